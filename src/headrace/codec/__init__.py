@@ -1,0 +1,1 @@
+"""BYTES -> ARROW: thin faces of the native core. No connections, no clock."""

@@ -1,0 +1,1 @@
+"""WHAT THE AUTHOR WRITES: flow files, their model and their errors."""

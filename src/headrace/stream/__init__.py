@@ -1,0 +1,1 @@
+"""THE ONLY ROOM WITH SPARK."""

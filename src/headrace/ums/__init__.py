@@ -1,0 +1,1 @@
+"""WHAT TRAVELS: namespaces, schemas and changes. Pure: no files, no network, no clock."""

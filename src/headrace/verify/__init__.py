@@ -1,0 +1,1 @@
+"""IS IT THE SAME: compares what should be with what is, by counts and contents."""
