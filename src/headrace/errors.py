@@ -18,6 +18,7 @@ a traceback, and ends with `exit_code`.
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -92,8 +93,6 @@ class StorageError(FatalError):
 
 def storage_error(action: str, path: object, cause: OSError) -> StorageError:
     """The one way in which an OSError of our own files becomes a message: what was done to which path, and why it failed."""
-    import errno
-
     fixes = {
         errno.ENOSPC: "free space on that disk (or move the path), then start again; nothing that was acknowledged is lost",
         errno.EROFS: "the file system is read-only: remount it writable or choose another path",
