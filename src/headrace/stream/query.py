@@ -6,15 +6,14 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
 from uuid import uuid4
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import FatalError, HeadraceError
@@ -30,28 +29,28 @@ Progress = Callable[[dict[str, Json]], None]
 _LOOK_EVERY_S = 0.1
 
 
-def run(pipeline: PipelineSpec, *, until_idle: bool, progress: Progress) -> dict[str, Json]:
+def run(pipelines: Sequence[PipelineSpec], *, until_idle: bool, progress: Progress) -> None:
     """Captures and delivers until stopped (SIGINT, SIGTERM) or, with `until_idle`, until all that is there has been delivered.
 
-    Calls `progress` with the newest figures of every task about ten times a second; returns the last ones. Raises the error
-    that ended a task.
+    One Spark session serves all pipelines, one query each. Calls `progress` with the newest figures of every task about ten
+    times a second. Raises the error that ended a task; the other tasks end at a whole transaction first.
     """
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
-    spec = Run(pipeline, pipeline.state / "runs" / name, until_idle)
-    directory = RunDirectory(spec.directory)
-    directory.create()
-    with _stop_on_signal(directory):
-        session = start_session(len(tasks_of(spec)) + 1, spec.directory)
+    runs = [Run(pipeline, pipeline.state / "runs" / name, until_idle) for pipeline in pipelines]
+    directories = [RunDirectory(each.directory) for each in runs]
+    for directory in directories:
+        directory.create()
+    with _stop_on_signal(directories):
+        session = start_session(sum(len(tasks_of(each)) for each in runs) + 1, runs[0].directory)
         try:
             session.dataSource.register(EpochDataSource)
-            query = _start(session.readStream.format(FORMAT).option("secret", spec.to_option()).load(), spec)
-            _watch(query, directory, progress)
-            return directory.reports()
+            queries = [_start(session, each) for each in runs]
+            _watch(list(zip(queries, directories, strict=True)), progress)
         finally:
             session.stop()
 
 
-def _start(epochs: DataFrame, spec: Run) -> StreamingQuery:
+def _start(session: SparkSession, spec: Run) -> StreamingQuery:
     expected = len(tasks_of(spec))
 
     def record(messages: DataFrame, epoch: int) -> None:
@@ -60,28 +59,39 @@ def _start(epochs: DataFrame, spec: Run) -> StreamingQuery:
         if spec.until_idle and len(rows) == expected and all(message["idle"] for message in rows.values()):
             RunDirectory(spec.directory).request_stop()
 
+    epochs = session.readStream.format(FORMAT).option("secret", spec.to_option()).load()
     checkpoint = str(spec.pipeline.state / "checkpoint")
     return epochs.writeStream.foreachBatch(record).option("checkpointLocation", checkpoint).start()
 
 
-def _watch(query: StreamingQuery, directory: RunDirectory, progress: Progress) -> None:
-    """Waits for the end of a run: a failure, or a stop request that the epoch in progress has honoured."""
-    while query.isActive:
-        progress(directory.reports())
-        # Stopping a query in the middle of a task is rough; wait until the epoch has ended by itself.
-        if directory.stop_requested() and not query.status["isTriggerActive"]:
-            query.stop()
+def _watch(queries: Sequence[tuple[StreamingQuery, RunDirectory]], progress: Progress) -> None:
+    """Waits for the end of a run: a failure, or stop requests that the epochs in progress have honoured."""
+    while any(query.isActive for query, _ in queries):
+        progress(_reports(queries))
+        for query, directory in queries:
+            if query.exception() is not None:
+                for _, other in queries:
+                    other.request_stop()
+            # Stopping a query in the middle of a task is rough; wait until the epoch has ended by itself.
+            if query.isActive and directory.stop_requested() and not query.status["isTriggerActive"]:
+                query.stop()
         time.sleep(_LOOK_EVERY_S)
-    progress(directory.reports())
-    errors = list(directory.errors().values())
+    progress(_reports(queries))
+    errors: list[HeadraceError] = [error for _, directory in queries for error in directory.errors().values()]
+    errors = errors or [_spark_error(query, directory) for query, directory in queries if query.exception() is not None]
     if errors:
         raise _first(errors)
-    failure: PySparkException | None = query.exception()
-    if failure is not None:
-        raise FatalError(
-            f"Spark ended the query: {str(failure).splitlines()[0]}",
-            fix=f"see {directory.path}/spark.log; nothing is lost, start again",
-        )
+
+
+def _reports(queries: Sequence[tuple[StreamingQuery, RunDirectory]]) -> dict[str, Json]:
+    return {task: figures for _, directory in queries for task, figures in directory.reports().items()}
+
+
+def _spark_error(query: StreamingQuery, directory: RunDirectory) -> FatalError:
+    return FatalError(
+        f"Spark ended the query: {str(query.exception()).splitlines()[0]}",
+        fix=f"see {directory.path}/spark.log; nothing is lost, start again",
+    )
 
 
 def _first(errors: list[HeadraceError]) -> HeadraceError:
@@ -92,7 +102,7 @@ def _first(errors: list[HeadraceError]) -> HeadraceError:
 
 
 @contextmanager
-def _stop_on_signal(directory: RunDirectory) -> Iterator[None]:
+def _stop_on_signal(directories: Sequence[RunDirectory]) -> Iterator[None]:
     """Turns the first SIGINT or SIGTERM into a stop request; a second one ends the process as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -100,7 +110,8 @@ def _stop_on_signal(directory: RunDirectory) -> Iterator[None]:
     earlier = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def request(number: int, frame: FrameType | None) -> None:
-        directory.request_stop()
+        for directory in directories:
+            directory.request_stop()
         for each, handler in earlier.items():
             signal.signal(each, handler)
 
