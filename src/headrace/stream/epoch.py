@@ -56,10 +56,12 @@ def run_epoch(run: Run, task: Task, epoch: int) -> Json:
         return {**last.message, "idle": False}
     directory = RunDirectory(run.directory)
     crash_point("epoch.started")
+    began_ms = time.time_ns() // 1_000_000
     try:
         state, message = task.work(last.state if last else {}, Until(directory, run.pipeline.epoch))
         crash_point("epoch.finished")
-        ended = ledger.end(Ended(epoch, state, message))
+        times = {"began_ms": began_ms, "ended_ms": time.time_ns() // 1_000_000}
+        ended = ledger.end(Ended(epoch, state, {**message, **times}))
         crash_point("epoch.recorded")
     except HeadraceError as error:
         directory.fail(task.name, error)
