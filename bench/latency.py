@@ -20,10 +20,10 @@ from pathlib import Path
 
 import psycopg
 import pyarrow.parquet as pq
-
-from bench.machine import write_results
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgresql import PostgreSql
+
+from bench.machine import write_results
 
 RATE = 500
 SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 60

@@ -23,7 +23,9 @@ class Result:
     err: str
 
 
-def headrace(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout_s: float = 240) -> Result:
+def headrace(
+    *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout_s: float = 240
+) -> Result:
     """`headrace ARGUMENTS`, waited for."""
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *map(str, arguments)],

@@ -94,7 +94,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_patterns_leave_out_trailing_parts() -> None:
-    shaper = Shaper(FlowSpec.model_validate({"name": "a", "from": "mysql.db1.shop.o*", "to": {"type": "memory", "name": "x"}}))
+    shaper = Shaper(
+        FlowSpec.model_validate({"name": "a", "from": "mysql.db1.shop.o*", "to": {"type": "memory", "name": "x"}})
+    )
     assert shaper.wants(b"mysql.db1.shop.orders.3.0.0")
     assert not shaper.wants(b"mysql.db1.shop.customers.0.0.0")
     assert not shaper.wants(b"mysql.db2.shop.orders.0.0.0")

@@ -132,15 +132,15 @@ class Replica:
         dump = struct.pack("<IHI", position.offset, _SEND_ANNOTATE_ROWS, server_id) + position.file.encode()
         try:
             # These two commands have no public face in PyMySQL.
-            connection._execute_command(_COM_REGISTER_SLAVE, register)  # type: ignore[attr-defined]  # noqa: SLF001
-            connection._read_packet()  # type: ignore[attr-defined]  # noqa: SLF001
-            connection._execute_command(_COM_BINLOG_DUMP, dump)  # type: ignore[attr-defined]  # noqa: SLF001
+            connection._execute_command(_COM_REGISTER_SLAVE, register)  # type: ignore[attr-defined]
+            connection._read_packet()  # type: ignore[attr-defined]
+            connection._execute_command(_COM_BINLOG_DUMP, dump)  # type: ignore[attr-defined]
         except pymysql.MySQLError as error:
             raise self._error("register as a replica at", error) from error
 
     def read(self, timeout_s: float) -> memoryview:
         """Bytes of the stream as they come, empty after `timeout_s` without any; valid until the next call."""
-        sock: socket.socket = self._connected()._sock  # type: ignore[attr-defined]  # noqa: SLF001
+        sock: socket.socket = self._connected()._sock  # type: ignore[attr-defined]
         try:
             pending = getattr(sock, "pending", None)
             if not (pending and pending()) and not select.select([sock], [], [], timeout_s)[0]:
@@ -155,7 +155,7 @@ class Replica:
     def close(self) -> None:
         if self._connection is not None:
             # Not `close()`: that would send a QUIT into the middle of the stream.
-            self._connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001
+            self._connection._force_close()  # type: ignore[attr-defined]
             self._connection = None
 
     def _connected(self) -> pymysql.Connection[Any]:

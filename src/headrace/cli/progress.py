@@ -106,7 +106,13 @@ def _rows(reports: dict[str, Json]) -> Iterator[tuple[str, int, Json]]:
 
 def _table(reports: dict[str, Json], elapsed_s: float) -> Table:
     table = Table(title=f"headrace  {elapsed_s:,.0f} s", title_justify="left", expand=False)
-    for name, justify in (("", "left"), ("changes", "right"), ("delay p50 / p99", "right"), ("up to", "left"), ("", "left")):
+    for name, justify in (
+        ("", "left"),
+        ("changes", "right"),
+        ("delay p50 / p99", "right"),
+        ("up to", "left"),
+        ("", "left"),
+    ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for name, rows, figures in _rows(reports):
         table.add_row(name, f"{rows:,}", _delay(figures), _moment(figures), figures.get("problem", ""))

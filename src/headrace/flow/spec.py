@@ -50,12 +50,22 @@ class FlowSpec(Model):
     """Namespace patterns, for instance ``mysql.db1.shop.*``; parts left out at the end match everything."""
     to: Annotated[SerializeAsAny[Component], _config_of("sinks")]
     """The target: `type` and the options of that store."""
-    delete: Literal["soft", "hard"] = "soft"
-    """What a delete at the source does in a database: `soft` keeps the row with `_is_active_` = 0, `hard` removes it."""
+    delete: Literal["soft", "hard"] | None = None
+    """What a delete at the source does in a database: `soft` keeps the row with `_is_active_` = 0, `hard` removes it; soft when left out."""
     columns: ColumnsSpec = ColumnsSpec()
     """Columns to drop or rename on the way."""
     key: dict[str, list[str]] = Field(default_factory=dict)
     """Key columns of tables that have no primary key, for instance ``{"shop.visits": [day, page]}``."""
+
+    @model_validator(mode="after")
+    def _target_can_delete(self) -> FlowSpec:
+        if self.delete is not None and "delete" not in type(self.to).model_fields:
+            raise ValueError(f"a target of type {self.to.type} keeps every change: leave `delete` out")
+        return self
+
+    def target(self) -> Component:
+        """The target's options with what the flow says about it."""
+        return self.to if self.delete is None else self.to.model_copy(update={"delete": self.delete})
 
 
 class PipelineSpec(Model):

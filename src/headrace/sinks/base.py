@@ -79,6 +79,9 @@ class Sink(ABC):
     def commit(self, position: Position) -> None:
         """Makes everything written so far durable and visible, as one unit where the store can. Same errors as `write`."""
 
+    def check(self) -> None:
+        """Tells whether the target can be used, before anything is started: raises what `prepare` would."""
+
     def position(self, topic: str, partition: int) -> Position | None:
         """The position of the last commit, when the store remembers it (`remembers_position`); else None."""
         return None

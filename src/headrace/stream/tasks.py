@@ -6,6 +6,8 @@ import base64
 import pickle
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -191,6 +193,57 @@ def tasks_of(run: Run) -> list[Task]:
     return [*capturing, *delivering]
 
 
+def capture_all(pipeline: PipelineSpec, *, over: Callable[[], bool], until_idle: bool) -> dict[str, int]:
+    """Captures all sources of a pipeline in this process, a thread each, until `over()`; changes captured per source.
+
+    The first error of a source ends the others at a whole transaction and is raised.
+    """
+    failed = threading.Event()
+    with ThreadPoolExecutor(len(pipeline.source), thread_name_prefix="capture") as pool:
+        running = {
+            source.name: pool.submit(
+                _capture_alone, source, pipeline, lambda: failed.is_set() or over(), until_idle=until_idle
+            )
+            for source in pipeline.source
+        }
+        for capture in as_completed(running.values()):
+            if capture.exception() is not None:
+                failed.set()
+    return {name: sum(capture.result().rows.values()) for name, capture in running.items()}
+
+
+def _capture_alone(
+    config: SourceConfig, pipeline: PipelineSpec, over: Callable[[], bool], *, until_idle: bool
+) -> Captured:
+    log, source = open_log(pipeline), open_source(config, pipeline)
+    backoff = Backoff(pipeline.give_up_after)
+    try:
+        return run_capture(
+            source, log, config.name, over=over, until_idle=until_idle, backoff=backoff, progress=lambda _: None
+        )
+    finally:
+        source.close()
+        log.close()
+
+
+def check_all(pipeline: PipelineSpec) -> Iterator[str]:
+    """Tests every source and target; a line for each that is fine, the error of the first that is not."""
+    for config in pipeline.source:
+        source = open_source(config, pipeline)
+        try:
+            source.check()
+        finally:
+            source.close()
+        yield f"source {config.name}: fine"
+    for flow in pipeline.flows:
+        sink = open_sink(flow)
+        try:
+            sink.check()
+        finally:
+            sink.close()
+        yield f"flow {flow.name}: target is fine"
+
+
 def open_log(pipeline: PipelineSpec) -> Log:
     """The pipeline's log, not yet touched."""
     log: Log = registry.load("logs", pipeline.log.type)(pipeline.log)
@@ -205,7 +258,7 @@ def open_source(config: SourceConfig, pipeline: PipelineSpec) -> Source:
 
 def open_sink(flow: FlowSpec) -> Sink:
     """A flow's sink, not yet connected."""
-    sink: Sink = registry.load("sinks", flow.to.type)(flow.to, flow.name)
+    sink: Sink = registry.load("sinks", flow.to.type)(flow.target(), flow.name)
     return sink
 
 
