@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from headrace.capture.base import Event, Source
 from headrace.errors import RetryableError
-from headrace.log.base import Entry, Log, newest
+from headrace.log.base import Entry, Log, last
 from headrace.retry import Backoff
 from headrace.ums.change import MARK_KEY, Mark, read_block
 
@@ -35,7 +35,7 @@ class Captured:
 
 def resume_point(log: Log, topic: str) -> Mark | None:
     """The newest mark of a source in the log; None when it has not been captured before."""
-    record = newest(log, topic, PARTITION, MARK_KEY)
+    record = last(log, topic, PARTITION, MARK_KEY)
     if record is None:
         return None
     mark = read_block(record.entry.value)

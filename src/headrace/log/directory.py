@@ -53,7 +53,7 @@ from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage
 from headrace.log.reader import PartitionReader
 from headrace.log.retention import Keep
 from headrace.log.writer import PartitionWriter
-from headrace.model import Model
+from headrace.model import Component, LocalPath, Model
 
 _MARKER = ".headrace-log"
 _LONGEST_NAME_BYTES = 255
@@ -72,11 +72,11 @@ class Retention(Model):
 class DirectoryLog:
     """The `Log` on a directory. Any number of processes read; the first `append` to a partition makes this one its writer."""
 
-    class Config(Model):
+    class Config(Component):
         """The embedded log on a local disk."""
 
         type: Literal["directory"] = "directory"
-        path: Path
+        path: LocalPath
         """The log's directory; made by the first append."""
         segment_bytes: int = Field(default=128 * _MIB, ge=1)
         """A new file is begun when the newest would become longer than this."""

@@ -47,8 +47,6 @@ class Capabilities:
     """A table without a key is refused (with a clear message) unless the flow names key columns."""
     remembers_position: bool
     """`commit` stores the position atomically with the rows, so each change is in the store exactly once."""
-    commit_interval_s: float
-    """How long `write` may gather before `commit`; 0 means commit as soon as everything that is there was written."""
     scans: bool
     """`scan` works."""
 
@@ -58,6 +56,8 @@ class Sink(ABC):
 
     Config: ClassVar[type[Model]]
     capabilities: ClassVar[Capabilities]
+    commit_interval_s: float = 0.0
+    """How long `write` may gather before `commit`; 0 means commit as soon as everything that is there was written."""
 
     @abstractmethod
     def prepare(self, table: TableSchema) -> None:

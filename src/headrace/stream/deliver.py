@@ -210,7 +210,7 @@ class Follower:
             self._write(self._gathered.take_open())
         else:
             self._write(self._gathered.take_complete())
-            if self._sink.capabilities.commit_interval_s == 0 or self._commit_is_due():
+            if self._sink.commit_interval_s == 0 or self._commit_is_due():
                 self._commit()
 
     def _write(self, groups: dict[TableSchema, list[ChangeBatch]]) -> None:
@@ -224,7 +224,7 @@ class Follower:
 
     def _commit_is_due(self) -> bool:
         waited_s = self._clock() - self._committed_at
-        return self._gathered.mark is not None and waited_s >= self._sink.capabilities.commit_interval_s
+        return self._gathered.mark is not None and waited_s >= self._sink.commit_interval_s
 
     def _commit(self) -> None:
         mark = self._gathered.mark
@@ -242,7 +242,7 @@ class Follower:
         """How long to wait for more: until the next commit is due, but never so long that a stop goes unnoticed."""
         if self._gathered.mark is None:
             return _WAIT_S
-        left_s = self._sink.capabilities.commit_interval_s - (self._clock() - self._committed_at)
+        left_s = self._sink.commit_interval_s - (self._clock() - self._committed_at)
         return min(_WAIT_S, max(0.0, left_s))
 
 

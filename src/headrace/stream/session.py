@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -46,9 +48,23 @@ def start_session(slots: int, log_directory: Path) -> SparkSession:
     if "spark.master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         builder = builder.master(f"local[{slots}]")
     try:
-        return builder.getOrCreate()
+        with _stderr_to(log_directory / "jvm.log"):
+            return builder.getOrCreate()
     except Exception as error:
         raise ConfigError(
             f"Spark did not start: {error}",
-            fix="Java 17 or newer must be on the PATH or in JAVA_HOME; see spark.log under the state directory",
+            fix="Java 17 or newer must be on the PATH or in JAVA_HOME; see spark.log and jvm.log under the state directory",
         ) from error
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Processes started meanwhile (the JVM, and through it Python workers) write their standard error to a file."""
+    ours = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
