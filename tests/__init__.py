@@ -1,0 +1,1 @@
+"""Tests; `servers` starts the real servers that they talk to."""
