@@ -18,6 +18,7 @@ import click
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from headrace.errors import ConfigError, storage_error
 from headrace.lake.asof import Snapshot, snapshot
@@ -52,7 +53,7 @@ def ls(path: Path, as_json: bool) -> None:
     )
     for version in listed:
         shown.add_row(
-            version.namespace,
+            Text(version.namespace),
             *(f"{number:,}" for number in (version.files, version.rows, version.bytes)),
             f"{version.id[0]} … {version.id[1]}",
             f"{_moment(version.commit_ts[0])} … {_moment(version.commit_ts[1])}",
@@ -84,7 +85,7 @@ def asof(*, path: Path, namespace: str, time_text: str | None, id_: int | None, 
         _write_parquet(found, out)
         return
     with _opened(out) as file:
-        _write_lines(found, file) if form == "jsonl" else _write_table(found, namespace, file, to_file=out is not None)
+        _write_lines(found, file) if form == "jsonl" else _write_table(found, file, to_file=out is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +173,12 @@ def _write_lines(found: Snapshot, file: IO[str]) -> None:
         file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _write_table(found: Snapshot, namespace: str, file: IO[str], *, to_file: bool) -> None:
+def _write_table(found: Snapshot, file: IO[str], *, to_file: bool) -> None:
     """For people: the first rows in a terminal, all of them in a file."""
     rows = _rows(found)
-    shown = Table(*found.schema.names, title=namespace)
+    shown = Table(*(Column(Text(name)) for name in found.schema.names))
     for row in rows if to_file else islice(rows, SHOWN_ROWS):
-        shown.add_row(*("" if value is None else str(value) for value in row.values()))
+        shown.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
     more = sum(1 for _ in rows)
     console = _console(file)
     console.print(shown)

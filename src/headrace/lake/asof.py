@@ -199,8 +199,8 @@ class _Replay:
     def _key_schema(self) -> pa.Schema:
         types: dict[str, pa.DataType] = {column.name: column.type for column in self._reshape.target.columns}
         types[ID] = pa.int64()
-        keys: list[pa.Field[Any]] = [pa.field(key, types[key]) for key in self._keys]
-        return pa.schema([pa.field(OP, pa.utf8()), pa.field(_ROW, pa.int64()), *keys])
+        keys = {key: types[key] for key in self._keys}
+        return pa.schema([pa.field(name, type_) for name, type_ in {OP: pa.utf8(), _ROW: pa.int64(), **keys}.items()])
 
     def _runs(self) -> Iterator[pa.Table]:
         """Operation, row number and key of all rows by the moment, in id order; in pieces that follow each other."""

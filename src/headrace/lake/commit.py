@@ -312,8 +312,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise
     except OSError as error:
         raise storage_error("read", path, error) from error
-    if content.get("format") != _FORMAT:
-        raise ConfigError(f"{path} has format {content.get('format')}", fix="read this lake with a newer headrace")
+    if (format_ := content.get("format", _FORMAT)) != _FORMAT:
+        raise ConfigError(
+            f"{path} has format {format_}, which is unknown here", fix="use the headrace that wrote this lake"
+        )
     return content
 
 

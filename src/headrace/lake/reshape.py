@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -88,11 +88,10 @@ def _read(text: str, type_: pa.DataType) -> pa.Scalar[Any]:
     if pa.types.is_timestamp(type_):
         # Written without a zone: it is UTC where the column has one.
         local = pa.scalar(text).cast(pa.timestamp(type_.unit))
-        return pa.scalar(local.as_py(), type_)
+        return cast("pa.Scalar[Any]", pa.scalar(local.as_py(), type_))
     if pa.types.is_duration(type_):
-        return pa.scalar(_duration(text), type_)
-    read: pa.Scalar[Any] = pa.scalar(text).cast(type_)
-    return read
+        return cast("pa.Scalar[Any]", pa.scalar(_duration(text), type_))
+    return pa.scalar(text).cast(type_)
 
 
 def _duration(text: str) -> timedelta:

@@ -68,7 +68,7 @@ class LakeSink(Sink):
         self._attempt = uuid4().hex
         self._names = count(1)
         self._tables: dict[Namespace, _Gathered] = {}
-        self._gathered_bytes = 0
+        self.gathered_bytes = 0
         self._opened: Manifest | None = None
         self._finishers: ThreadPoolExecutor | None = None
         self._idle_since: dict[Stream, float] = {}
@@ -93,12 +93,12 @@ class LakeSink(Sink):
         gathered = self._tables.get(batch.table.namespace)
         if gathered is None:
             gathered = self._tables[batch.table.namespace] = _Gathered(batch.table, self._new_file)
-        self._gathered_bytes += gathered.add(batch)
+        self.gathered_bytes += gathered.add(batch)
         if gathered.bytes > GATHERED_BYTES:
-            self._gathered_bytes -= gathered.spill()
-        elif self._gathered_bytes > GATHERED_TOTAL_BYTES:
+            self.gathered_bytes -= gathered.spill()
+        elif self.gathered_bytes > GATHERED_TOTAL_BYTES:
             largest = max(self._tables.values(), key=lambda table: table.bytes)
-            self._gathered_bytes -= largest.spill()
+            self.gathered_bytes -= largest.spill()
 
     def commit(self, position: Position) -> None:
         """Makes all that was written visible, with the position, at once."""
@@ -119,12 +119,13 @@ class LakeSink(Sink):
 
     def close(self) -> None:
         """Throws away what was not committed."""
+        if self._finishers is not None:
+            # First the threads: they may still be at files that are abandoned next.
+            self._finishers.shutdown(cancel_futures=True)
+            self._finishers = None
         for gathered in self._tables.values():
             gathered.abandon()
         self._tables.clear()
-        if self._finishers is not None:
-            self._finishers.shutdown()
-            self._finishers = None
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
@@ -157,7 +158,7 @@ class LakeSink(Sink):
         directories = {(self._config.path / file.path).parent for file in added}
         list(finishers.map(sync_directory, directories))
         self._tables.clear()
-        self._gathered_bytes = 0
+        self.gathered_bytes = 0
         return added
 
     def _new_file(self, table: TableSchema) -> FileWriter:
