@@ -14,7 +14,24 @@ DATABASE = "shop"
 TABLE = """CREATE TABLE orders (
     id BIGINT PRIMARY KEY, customer_id INT, status VARCHAR(16), amount DECIMAL(12,2), note VARCHAR(100),
     created DATETIME(6), updated TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6))"""
-_WORDS = ["alpha", "beta", "gamma", "delta", "river", "water", "mill", "race", "stream", "gate", "sluice", "wheel", "order", "paid", "open", "late"]
+_WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "river",
+    "water",
+    "mill",
+    "race",
+    "stream",
+    "gate",
+    "sluice",
+    "wheel",
+    "order",
+    "paid",
+    "open",
+    "late",
+]
 FAST = ("--sync-binlog=0", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=1G", "--max-binlog-size=1G")
 
 

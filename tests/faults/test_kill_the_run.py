@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from headrace.lake.commit import Lake
 
+from headrace.lake.commit import Lake
 from tests.flows import compare
 from tests.flows.command import headrace, kill_group, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop

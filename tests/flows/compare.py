@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 import pymysql
-from headrace.lake.asof import as_of
 
+from headrace.lake.asof import as_of
 from tests.flows.command import sqlite_rows
 
 Rows = list[tuple[object, ...]]

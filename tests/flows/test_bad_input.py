@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from headrace.lake.asof import as_of
 
+from headrace.lake.asof import as_of
 from tests.flows.command import Result, headrace, run_until_idle
 from tests.servers.mariadb import MariaDb
 from tests.servers.process import free_port

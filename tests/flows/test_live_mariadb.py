@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headrace.lake.asof import as_of
-from headrace.log.directory import DirectoryLog
 
+from headrace.lake.asof import as_of
 from headrace.log.base import Span
+from headrace.log.directory import DirectoryLog
 from headrace.ums.change import ChangeBatch, read_block
 from tests.flows import compare
 from tests.flows.command import headrace, run_until_idle

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from typing import ClassVar, Literal
 from uuid import uuid4
 
@@ -56,9 +55,7 @@ class LakeSink(Sink):
     """Writes the changes of one flow into a lake."""
 
     Config = LakeConfig
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        needs_key=False, remembers_position=True, scans=True
-    )
+    capabilities: ClassVar[Capabilities] = Capabilities(needs_key=False, remembers_position=True, scans=True)
 
     def __init__(self, config: LakeConfig, flow: str, clock: Callable[[], float] = time.time) -> None:
         self.commit_interval_s = config.commit_interval

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import ConfigError, DataError, RetryableError
+from headrace.errors import ConfigError
 from headrace.retry import retrying
 from headrace.sinks.base import Position, Sink
 from headrace.ums.change import ChangeBatch, empty_batch
@@ -85,24 +85,42 @@ TYPES: Mapping[str, tuple[str, pa.Array[Any]]] = {
     # What a column is at the source, and values to be found again exactly (the last one is null).
     "bool": ("boolean", pa.array([True, False, None])),
     **{
-        f"int{bits}": (f"int({bits})", pa.array([-(2 ** (bits - 1)), 0, 2 ** (bits - 1) - 1, None], getattr(pa, f"int{bits}")()))
+        f"int{bits}": (
+            f"int({bits})",
+            pa.array([-(2 ** (bits - 1)), 0, 2 ** (bits - 1) - 1, None], getattr(pa, f"int{bits}")()),
+        )
         for bits in (8, 16, 32, 64)
     },
     **{
-        f"uint{bits}": (f"int({bits}) unsigned", pa.array([0, 2**bits - 1, 2 ** (bits - 1), None], getattr(pa, f"uint{bits}")()))
+        f"uint{bits}": (
+            f"int({bits}) unsigned",
+            pa.array([0, 2**bits - 1, 2 ** (bits - 1), None], getattr(pa, f"uint{bits}")()),
+        )
         for bits in (8, 16, 32, 64)
     },
     "float32": ("float", pa.array([0.1, -3.4e38, 1.17549435e-38, 16777217.0, None], pa.float32())),
     "float64": ("double", pa.array([0.1, -1.7976931348623157e308, 2.2250738585072014e-308, 1 / 3, None], pa.float64())),
-    "decimal": ("decimal(12,2)", pa.array([Decimal("9999999999.99"), Decimal("-0.01"), Decimal(0), None], pa.decimal128(12, 2))),
-    "decimal_fraction": ("decimal(30,20)", pa.array([Decimal("1e-20"), Decimal("-9999999999.99999999999999999999"), None], pa.decimal128(30, 20))),
-    "decimal256": ("decimal(65,30)", pa.array([Decimal("9" * 35 + "." + "9" * 30), Decimal("-1e-30"), None], pa.decimal256(65, 30))),
+    "decimal": (
+        "decimal(12,2)",
+        pa.array([Decimal("9999999999.99"), Decimal("-0.01"), Decimal(0), None], pa.decimal128(12, 2)),
+    ),
+    "decimal_fraction": (
+        "decimal(30,20)",
+        pa.array([Decimal("1e-20"), Decimal("-9999999999.99999999999999999999"), None], pa.decimal128(30, 20)),
+    ),
+    "decimal256": (
+        "decimal(65,30)",
+        pa.array([Decimal("9" * 35 + "." + "9" * 30), Decimal("-1e-30"), None], pa.decimal256(65, 30)),
+    ),
     "text": ("text", pa.array([*_NASTY_TEXT, None], pa.utf8())),
     "varchar": ("varchar(60)", pa.array([*_NASTY_TEXT, None], pa.utf8())),
     "blob": ("blob", pa.array([b"", b"\0\xff'\\\n", bytes(range(256)), None], pa.binary())),
     "varbinary": ("varbinary(20)", pa.array([b"", b"\0\xff'\\\n", b"\0\0", None], pa.binary())),
     "date": ("date", _days(0, 19723, -719528, 2932896, None)),
-    "datetime": ("datetime(6)", _micros(_MICROS, 0, -1, 1704067199_999_999, _START_OF_YEAR_0_US, _END_OF_9999_US, None)),
+    "datetime": (
+        "datetime(6)",
+        _micros(_MICROS, 0, -1, 1704067199_999_999, _START_OF_YEAR_0_US, _END_OF_9999_US, None),
+    ),
     "timestamp": ("timestamp(6)", _micros(_MICROS_UTC, 0, 1, 1704067199_999_999, _END_OF_9999_US, None)),
     "time": ("time(6)", _micros(pa.duration("us"), 0, 1, -1, 86400_000_000, _LONGEST_TIME_US, -_LONGEST_TIME_US, None)),
 }
@@ -111,7 +129,11 @@ TYPES: Mapping[str, tuple[str, pa.Array[Any]]] = {
 def batch_of(table: TableSchema, changes: Sequence[Change]) -> ChangeBatch:
     """A batch of changes; columns that a change does not name are null."""
     times = pa.array([1_700_000_000_000_000 + change.id for change in changes], pa.int64()).view(_MICROS_UTC)
-    system = {"_ums_id_": [c.id for c in changes], "_ums_op_": [c.op for c in changes], "_ums_raw_": [None] * len(changes)}
+    system = {
+        "_ums_id_": [c.id for c in changes],
+        "_ums_op_": [c.op for c in changes],
+        "_ums_raw_": [None] * len(changes),
+    }
     arrays: list[pa.Array[Any]] = [
         pa.array(system[field.name], field.type) if field.name in system else times for field in SYSTEM_FIELDS
     ]
@@ -220,7 +242,9 @@ class SinkConformance(ABC):
         deliver(batch_of(ORDERS, [order(n + 10_000, n, "d" if n % 3 == 0 else "u") for n in range(1, 7001, 2)]))
         rows = live(ORDERS)
         assert len(rows) == 7000 - len(range(3, 7001, 6))
-        assert {row[1] for row in rows if isinstance(row[0], int) and row[0] % 2} == {f"by {n + 10_000}" for n in range(1, 7001, 2) if n % 3}
+        assert {row[1] for row in rows if isinstance(row[0], int) and row[0] % 2} == {
+            f"by {n + 10_000}" for n in range(1, 7001, 2) if n % 3
+        }
 
     # --- types and names
 
@@ -238,7 +262,11 @@ class SinkConformance(ABC):
             assert found.column("value").slice(0, len(values)).combine_chunks().equals(values)
 
     def test_text_keys_differ_by_case_blanks_and_accents(self, deliver: Deliver, live: Live) -> None:
-        columns = (Column("code", pa.utf8(), "varchar(20)"), Column("at", _MICROS, "datetime(6)"), Column("n", pa.int32(), "int"))
+        columns = (
+            Column("code", pa.utf8(), "varchar(20)"),
+            Column("at", _MICROS, "datetime(6)"),
+            Column("n", pa.int32(), "int"),
+        )
         table = TableSchema(Namespace("mysql", "db1", "shop", "codes"), columns, ("code", "at"))
         codes = ["a", "A", "a ", "ä", "", "a'\\"]
         moment = pa.scalar(1_704_067_199_999_999, pa.int64()).cast(_MICROS).as_py()
@@ -283,7 +311,9 @@ class SinkConformance(ABC):
         deliver(batch_of(ORDERS, [order(1, 10)]))
         later = version_of(ORDERS, 1, *ORDERS.columns, *added)
         deliver(batch_of(later, [Change("i", 2, {"id": 20, "size": 3})]))
-        deliver(batch_of(ORDERS, [order(3, 30)]), batch_of(ORDERS, [order(1, 10)]))  # a task that lags behind, and a replay
+        deliver(
+            batch_of(ORDERS, [order(3, 30)]), batch_of(ORDERS, [order(1, 10)])
+        )  # a task that lags behind, and a replay
         rows = live(later)
         assert [(row[0], row[3], row[4], row[5], row[9], row[10]) for row in rows] == [
             (10, -7, "it's 100%", "none", None, None),
@@ -435,7 +465,7 @@ def _in_threads(number: int, action: Callable[[], None]) -> None:
     def run() -> None:
         try:
             action()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(number)]
