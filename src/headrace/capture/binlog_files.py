@@ -19,13 +19,19 @@ class BinlogFiles:
     def __init__(self, pattern: Path) -> None:
         self._pattern = pattern
         self._buffer = bytearray(_CHUNK_BYTES)
-        if not self._names():
-            raise ConfigError(f"no binlog files match {pattern}", fix="correct `files` of the source")
+
+    def check(self) -> None:
+        """Raises what reading the first file would: no files at all, or files that are not binlogs."""
+        self.read(self.first())
 
     def first(self) -> BinlogPosition:
-        return BinlogPosition(self._names()[0], len(MAGIC))
+        names = self._names()
+        if not names:
+            raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
+        return BinlogPosition(names[0], len(MAGIC))
 
     def last(self) -> BinlogPosition:
+        self.first()
         name = self._names()[-1]
         return BinlogPosition(name, self._path(name).stat().st_size)
 

@@ -18,6 +18,7 @@ from pymysql.constants import CR, ER
 
 from headrace.errors import ConfigError, HeadraceError, RetryableError, SourceError
 
+_BUFFER_BYTES = 4 << 20
 _COM_REGISTER_SLAVE = 0x15
 _COM_BINLOG_DUMP = 0x12
 _SEND_ANNOTATE_ROWS = 0x02
@@ -67,7 +68,8 @@ class Replica:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._connection: pymysql.Connection[Any] | None = None
-        self._buffer = bytearray(1 << 20)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._filled = 0
 
     def connect(self) -> None:
         """Connects and logs in; RetryableError when the server is away, ConfigError when it refuses the login."""
@@ -139,24 +141,37 @@ class Replica:
             raise self._error("register as a replica at", error) from error
 
     def read(self, timeout_s: float) -> memoryview:
-        """Bytes of the stream as they come, empty after `timeout_s` without any; valid until the next call."""
+        """Bytes of the stream that were not consumed yet, after waiting up to `timeout_s` for more; valid until the next call."""
         sock: socket.socket = self._connected()._sock  # type: ignore[attr-defined]
         try:
-            pending = getattr(sock, "pending", None)
-            if not (pending and pending()) and not select.select([sock], [], [], timeout_s)[0]:
-                return memoryview(b"")
-            count = sock.recv_into(self._buffer)
+            if self._has_more(sock, timeout_s):
+                if self._filled == len(self._buffer):
+                    self._buffer.extend(bytes(len(self._buffer)))
+                with memoryview(self._buffer) as whole:
+                    count = sock.recv_into(whole[self._filled :])
+                if count == 0:
+                    raise self._away("the server closed the connection")
+                self._filled += count
         except OSError as error:
             raise self._away(str(error)) from error
-        if count == 0:
-            raise self._away("the server closed the connection")
-        return memoryview(self._buffer)[:count]
+        return memoryview(self._buffer)[: self._filled]
+
+    def consumed(self, count: int) -> None:
+        """The first `count` bytes of the last `read` are done with."""
+        if count:
+            self._buffer[: self._filled - count] = self._buffer[count : self._filled]
+            self._filled -= count
 
     def close(self) -> None:
         if self._connection is not None:
             # Not `close()`: that would send a QUIT into the middle of the stream.
             self._connection._force_close()  # type: ignore[attr-defined]
             self._connection = None
+
+    def _has_more(self, sock: socket.socket, timeout_s: float) -> bool:
+        # TLS may hold decrypted bytes that select() does not see.
+        pending = getattr(sock, "pending", None)
+        return bool(pending and pending()) or bool(select.select([sock], [], [], timeout_s)[0])
 
     def _connected(self) -> pymysql.Connection[Any]:
         assert self._connection is not None, "connect first"
