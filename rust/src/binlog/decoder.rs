@@ -130,7 +130,7 @@ impl Decoder {
             let header = Header::read(&frame.event).map_err(|fault| fault.at(&place))?;
             match header.kind {
                 kind::FORMAT_DESCRIPTION => {
-                    self.format = Some(Format::read(&frame.event).map_err(|fault| fault.at(&place))?);
+                    self.format = Some(Format::read(&frame.event, false).map_err(|fault| fault.at(&place))?);
                 }
                 kind::MARIADB_START_ENCRYPTION => return Err(event::encrypted().at(&self.place.file)),
                 _ => break,
@@ -254,7 +254,7 @@ impl Decoder {
             kind::FORMAT_DESCRIPTION => {
                 self.require_no_open_rows()?;
                 self.mapped.clear();
-                self.format = Some(Format::read(event)?);
+                self.format = Some(Format::read(event, self.network)?);
             }
             kind::ROTATE if self.network => {
                 let rotate = Rotate::read(cursor)?;
