@@ -63,7 +63,7 @@ class FileWriter:
             if self._writer is None:
                 make_directories(self.path.parent)
                 self._writer = open_writer(self._hidden, self._schema, self._level)
-            stored = rows.cast(self._schema)
+            stored = rows if rows.schema.types == self._schema.types else rows.cast(self._schema)
             self._writer.write_table(stored, row_group_size=ROW_GROUP_ROWS)
         self._totals.add(stored)
 
