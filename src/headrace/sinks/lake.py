@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from typing import ClassVar, Literal
 from uuid import uuid4
 
@@ -27,7 +26,7 @@ from headrace.lake.asof import live_rows
 from headrace.lake.commit import Manifest, Reached, Stream
 from headrace.lake.layout import LakeFile, remove_orphans, sync_directory
 from headrace.lake.parquet import FileWriter, check_types
-from headrace.model import Model
+from headrace.model import Component, Duration, LocalPath
 from headrace.sinks.base import Capabilities, Position, Sink
 from headrace.ums.change import ChangeBatch
 from headrace.ums.schema import ID, Namespace, TableSchema
@@ -41,13 +40,13 @@ _FINISHERS = 8
 """Threads that complete files; most of their time is fsync and native code without the interpreter's lock."""
 
 
-class LakeConfig(Model):
+class LakeConfig(Component):
     """A lake: a directory of Parquet files with every change of every table."""
 
     type: Literal["lake"]
-    path: Path
+    path: LocalPath
     """The lake's directory; created when missing. Several flows may share one."""
-    commit_interval: float = Field(default=1.0, gt=0)
+    commit_interval: Duration = Field(default=1.0, gt=0)
     """Seconds between commits: shorter is fresher, longer makes fewer and larger files."""
     compression_level: int = Field(default=1, ge=1, le=22)
     """zstd level of the Parquet files; 1 is by far the fastest, higher levels save little."""
@@ -57,11 +56,10 @@ class LakeSink(Sink):
     """Writes the changes of one flow into a lake."""
 
     Config = LakeConfig
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        needs_key=False, remembers_position=True, commit_interval_s=1.0, scans=True
-    )
+    capabilities: ClassVar[Capabilities] = Capabilities(needs_key=False, remembers_position=True, scans=True)
 
     def __init__(self, config: LakeConfig, flow: str, clock: Callable[[], float] = time.time) -> None:
+        self.commit_interval_s = config.commit_interval
         self._config = config
         self._flow = flow
         self._clock = clock

@@ -78,17 +78,20 @@ class ChangeBatch:
         return sink.getvalue().to_pybytes()
 
     def newest_per_key(self) -> ChangeBatch:
-        """Only the change with the largest `_ums_id_` of each key, in log order; the batch itself when the table has no key."""
+        """Of each key only the change with the largest `_ums_id_`, in log order; the batch itself when the table has no key.
+
+        Each key is left once, also when a change stands in the batch twice (a replay).
+        """
         if not self.table.key or len(self) < 2:
             return self
         keys = list(self.table.key)
-        columns = pa.Table.from_batches([self.data.select([ID, *keys])])
-        newest = columns.group_by(keys, use_threads=False).aggregate([(ID, "max")]).column(f"{ID}_max")
+        by_id = pc.sort_indices(self.data.column(ID))
+        columns = pa.table([*(self.data.column(key).take(by_id) for key in keys), by_id], [*keys, "\0row"])
+        newest = columns.group_by(keys, use_threads=False).aggregate([("\0row", "last")]).column("\0row_last")
         if len(newest) == len(self):
             return self
-        return ChangeBatch(
-            self.table, self.data.filter(pc.is_in(self.data.column(ID), value_set=newest.combine_chunks()))
-        )
+        rows = newest.combine_chunks()
+        return ChangeBatch(self.table, self.data.take(rows.take(pc.sort_indices(rows))))
 
 
 @dataclass(frozen=True, slots=True)

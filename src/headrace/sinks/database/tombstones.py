@@ -1,0 +1,72 @@
+"""Hard deletes: the row goes, what remains is its key's hash and the delete's `_ums_id_` in ``_headrace_tombstones``.
+
+Rows are first stored as with soft deletes; then, in the same transaction, the tombstones move to the side table::
+
+    1  upsert all rows, deletes with _is_active_ = 0      takes the lock of each key's row: writers of one key go one after another
+    2  of these keys, remove rows older than the key's tombstone in the side table           (a late change lost against it)
+    3  store this batch's deletes in the side table, remove their rows where _is_active_ = 0
+
+Why any order gives the same end: whoever writes a key holds its row's lock from 1 to the commit, so in 2 it sees every tombstone
+that was committed before (each statement reads what is committed by then), and what is committed later comes from a writer that
+waited in 1 and sees this one's row. A live row newer than a tombstone stays; the side table keeps the largest id of each key.
+Tombstones are never removed: delivery may always go back to an earlier position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.sinks.database.dialect import ACTIVE, PARAMETER, Destination, Dialect, Row, Target
+from headrace.sinks.values import Array, to_text
+from headrace.ums.schema import ID, TS, Column
+
+TARGET = Target(
+    "_headrace_tombstones",
+    (Column("table_name", pa.utf8(), "varchar(64)"), Column("key_hash", pa.utf8(), "char(64)")),
+    ("table_name", "key_hash"),
+)
+_KEYS_PER_QUERY = 500
+
+
+def settle(dialect: Dialect, tombstones: Destination, to: Destination, columns: Sequence[Array]) -> None:
+    """Steps 2 and 3, after the rows of `columns` (in the order of ``to.names``) were upserted."""
+    by_name = dict(zip(to.names, columns, strict=True))
+    hashes = _hashes([by_name[name] for name in to.target.key])
+    keys: list[Row] = list(zip(*(dialect.parameters(by_name[name]) for name in to.target.key), strict=True))
+    where = " AND ".join(f"{dialect.quote(name)} = {PARAMETER}" for name in to.target.key)
+    delete = f"DELETE FROM {dialect.table(to.target)} WHERE {where}"
+
+    buried = dict(_buried(dialect, to, hashes))
+    late = [(*key, buried[h]) for key, h in zip(keys, hashes, strict=True) if h in buried]
+    if late:
+        dialect.run(f"{delete} AND {ID} < {PARAMETER}", late)
+
+    deleted = [row for row, active in enumerate(by_name[ACTIVE].to_pylist()) if not active]
+    if deleted:
+        names = pa.array([to.target.name] * len(deleted), pa.utf8())
+        stones = pa.array([hashes[row] for row in deleted], pa.utf8())
+        system = [by_name[name].take(pa.array(deleted)) for name in (ID, TS, ACTIVE)]
+        dialect.upsert(tombstones, [names, stones, *system])
+        dialect.run(f"{delete} AND {ACTIVE} = 0", [keys[row] for row in deleted])
+
+
+def _hashes(key: Sequence[Array]) -> list[str]:
+    texts = zip(*(to_text(column).to_pylist() for column in key), strict=True)
+    return [hashlib.sha256(json.dumps(text).encode()).hexdigest() for text in texts]
+
+
+def _buried(dialect: Dialect, to: Destination, hashes: Sequence[str]) -> Iterator[tuple[str, int]]:
+    for start in range(0, len(hashes), _KEYS_PER_QUERY):
+        part = hashes[start : start + _KEYS_PER_QUERY]
+        sql = (
+            f"SELECT key_hash, {ID} FROM {dialect.table(TARGET)} "
+            f"WHERE table_name = {PARAMETER} AND key_hash IN ({', '.join([PARAMETER] * len(part))})"
+        )
+        rows: list[tuple[Any, ...]] = dialect.run(sql, [(to.target.name, *part)])
+        for key_hash, stone_id in rows:
+            yield key_hash, stone_id

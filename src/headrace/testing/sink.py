@@ -1,0 +1,477 @@
+"""The conformance suite of sinks.
+
+A plug-in subclasses `SinkConformance` in its own tests and says how to open its store; every test below then runs against it.
+What a store cannot do it declares in its capabilities, and the tests go by them::
+
+    class TestMySink(SinkConformance):
+        @pytest.fixture
+        def open_sink(self, tmp_path):
+            return lambda: MySink(MySink.Config(type="my", path=tmp_path / "store"), "flow")
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.retry import retrying
+from headrace.sinks.base import Position, Sink
+from headrace.ums.change import ChangeBatch, empty_batch
+from headrace.ums.schema import SYSTEM_FIELDS, Column, Namespace, TableSchema
+
+OpenSink = Callable[[], Sink]
+Values = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of a batch: op (i, u or d), `_ums_id_`, the row's values."""
+
+    op: str
+    id: int
+    values: Values
+
+
+ORDERS = TableSchema(
+    Namespace("mysql", "db1", "shop", "orders"),
+    (
+        Column("id", pa.int64(), "bigint", nullable=False),
+        Column("note", pa.utf8(), "varchar(40)"),
+        Column("amount", pa.decimal128(12, 2), "decimal(12,2)"),
+    ),
+    ("id",),
+)
+
+_MICROS = pa.timestamp("us")
+_MICROS_UTC = pa.timestamp("us", "UTC")
+
+
+def _days(*days: int | None) -> pa.Array[Any]:
+    return pa.array(days, pa.int32()).view(pa.date32())
+
+
+def _micros(kind: pa.DataType, *micros: int | None) -> pa.Array[Any]:
+    return pa.array(micros, pa.int64()).view(kind)
+
+
+_END_OF_9999_US = 253402300799_999_999
+_START_OF_YEAR_0_US = -62167219200_000_000
+_LONGEST_TIME_US = (838 * 3600 + 59 * 60 + 59) * 1_000_000
+_NASTY_TEXT = (
+    "",
+    "NULL",
+    "\\N",
+    "\\.",
+    "a\n\\.\nb",
+    "tab\tquote'double\"back\\slash`percent%s%%comma,",
+    "ünï😀",
+    " padded ",
+    "\r\n",
+    "'; DROP TABLE orders; --",
+)
+
+TYPES: Mapping[str, tuple[str, pa.Array[Any]]] = {
+    # What a column is at the source, and values to be found again exactly (the last one is null).
+    "bool": ("boolean", pa.array([True, False, None])),
+    **{
+        f"int{bits}": (
+            f"int({bits})",
+            pa.array([-(2 ** (bits - 1)), 0, 2 ** (bits - 1) - 1, None], getattr(pa, f"int{bits}")()),
+        )
+        for bits in (8, 16, 32, 64)
+    },
+    **{
+        f"uint{bits}": (
+            f"int({bits}) unsigned",
+            pa.array([0, 2**bits - 1, 2 ** (bits - 1), None], getattr(pa, f"uint{bits}")()),
+        )
+        for bits in (8, 16, 32, 64)
+    },
+    "float32": ("float", pa.array([0.1, -3.4e38, 1.17549435e-38, 16777217.0, None], pa.float32())),
+    "float64": ("double", pa.array([0.1, -1.7976931348623157e308, 2.2250738585072014e-308, 1 / 3, None], pa.float64())),
+    "decimal": (
+        "decimal(12,2)",
+        pa.array([Decimal("9999999999.99"), Decimal("-0.01"), Decimal(0), None], pa.decimal128(12, 2)),
+    ),
+    "decimal_fraction": (
+        "decimal(30,20)",
+        pa.array([Decimal("1e-20"), Decimal("-9999999999.99999999999999999999"), None], pa.decimal128(30, 20)),
+    ),
+    "decimal256": (
+        "decimal(65,30)",
+        pa.array([Decimal("9" * 35 + "." + "9" * 30), Decimal("-1e-30"), None], pa.decimal256(65, 30)),
+    ),
+    "text": ("text", pa.array([*_NASTY_TEXT, None], pa.utf8())),
+    "varchar": ("varchar(60)", pa.array([*_NASTY_TEXT, None], pa.utf8())),
+    "blob": ("blob", pa.array([b"", b"\0\xff'\\\n", bytes(range(256)), None], pa.binary())),
+    "varbinary": ("varbinary(20)", pa.array([b"", b"\0\xff'\\\n", b"\0\0", None], pa.binary())),
+    "date": ("date", _days(0, 19723, -719528, 2932896, None)),
+    "datetime": (
+        "datetime(6)",
+        _micros(_MICROS, 0, -1, 1704067199_999_999, _START_OF_YEAR_0_US, _END_OF_9999_US, None),
+    ),
+    "timestamp": ("timestamp(6)", _micros(_MICROS_UTC, 0, 1, 1704067199_999_999, _END_OF_9999_US, None)),
+    "time": ("time(6)", _micros(pa.duration("us"), 0, 1, -1, 86400_000_000, _LONGEST_TIME_US, -_LONGEST_TIME_US, None)),
+}
+
+
+def batch_of(table: TableSchema, changes: Sequence[Change]) -> ChangeBatch:
+    """A batch of changes; columns that a change does not name are null."""
+    times = pa.array([1_700_000_000_000_000 + change.id for change in changes], pa.int64()).view(_MICROS_UTC)
+    system = {
+        "_ums_id_": [c.id for c in changes],
+        "_ums_op_": [c.op for c in changes],
+        "_ums_raw_": [None] * len(changes),
+    }
+    arrays: list[pa.Array[Any]] = [
+        pa.array(system[field.name], field.type) if field.name in system else times for field in SYSTEM_FIELDS
+    ]
+    arrays += [pa.array([change.values.get(c.name) for change in changes], c.type) for c in table.columns]
+    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema()))
+
+
+def order(change_id: int, key: int, op: str = "i", note: str | None = None) -> Change:
+    """A change of `ORDERS` whose values tell which change it was."""
+    return Change(op, change_id, {"id": key, "note": note or f"by {change_id}", "amount": Decimal(change_id)})
+
+
+def version_of(table: TableSchema, version: int, *columns: Column) -> TableSchema:
+    """A later version of a table with other columns."""
+    return replace(table, columns=columns).with_version(version)
+
+
+class SinkConformance(ABC):
+    """Subclass it, give `open_sink`, get every test."""
+
+    @pytest.fixture
+    @abstractmethod
+    def open_sink(self) -> OpenSink:
+        """Opens the store, which is empty at the start of a test; all sinks that it returns share the store and the flow."""
+
+    @pytest.fixture
+    def deliver(self, open_sink: OpenSink) -> Callable[..., None]:
+        """Opens a sink, writes the batches (each prepared first), commits and closes it."""
+        offsets = count(1)
+
+        def run(*batches: ChangeBatch) -> None:
+            with closing(open_sink()) as sink:
+                for batch in batches:
+                    sink.prepare(batch.table)
+                    sink.write(batch)
+                sink.commit(_position(next(offsets)))
+
+        return run
+
+    @pytest.fixture
+    def live(self, open_sink: OpenSink) -> Callable[[TableSchema], list[tuple[object, ...]]]:
+        """The live rows of a table, sorted. A sink that cannot be scanned overrides this fixture with its store's own query."""
+
+        def rows(table: TableSchema) -> list[tuple[object, ...]]:
+            with closing(open_sink()) as sink:
+                found = [batch.to_pylist() for batch in sink.scan(table)]
+            columns = [column.name for column in table.columns]
+            return sorted((tuple(row[name] for name in columns) for part in found for row in part), key=repr)
+
+        return rows
+
+    # --- the rule of idempotence
+
+    def test_committed_rows_are_there_after_reopening(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10), order(2, 20)]))
+        assert live(ORDERS) == [(10, "by 1", Decimal(1)), (20, "by 2", Decimal(2))]
+
+    def test_what_was_not_committed_is_gone(self, open_sink: OpenSink, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        with closing(open_sink()) as sink:
+            sink.prepare(ORDERS)
+            sink.write(batch_of(ORDERS, [order(2, 10), order(3, 30)]))
+        assert live(ORDERS) == [(10, "by 1", Decimal(1))]
+
+    def test_an_older_change_loses(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(5, 10)]))
+        deliver(batch_of(ORDERS, [order(4, 10, "u")]))
+        assert live(ORDERS) == [(10, "by 5", Decimal(5))]
+
+    def test_ids_of_the_first_load_are_negative_and_lose_against_the_log(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(-7, 10), order(-6, 20)]))
+        deliver(batch_of(ORDERS, [order(3, 10, "u")]), batch_of(ORDERS, [order(-7, 10)]))
+        assert live(ORDERS) == [(10, "by 3", Decimal(3)), (20, "by -6", Decimal(-6))]
+
+    def test_a_tombstone_beats_an_older_change_that_comes_later(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10), order(2, 20)]))
+        deliver(batch_of(ORDERS, [order(9, 10, "d"), order(8, 30, "d")]))
+        deliver(batch_of(ORDERS, [order(3, 10, "u"), order(7, 30)]))
+        assert live(ORDERS) == [(20, "by 2", Decimal(2))]
+        deliver(batch_of(ORDERS, [order(11, 10)]))
+        assert live(ORDERS) == [(10, "by 11", Decimal(11)), (20, "by 2", Decimal(2))]
+
+    def test_a_changed_key_is_a_delete_and_an_insert(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        deliver(batch_of(ORDERS, [order(2, 10, "d"), order(3, 11)]))
+        assert live(ORDERS) == [(11, "by 3", Decimal(3))]
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_any_order_repetition_and_split_ends_the_same(self, seed: int, deliver: Deliver, live: Live) -> None:
+        chance = random.Random(seed)
+        history, expected = _random_history(chance)
+        for attempt in range(3):
+            replayed = [*history, *chance.choices(history, k=len(history) // 2)]
+            chance.shuffle(replayed)
+            for part in _split(replayed if attempt else history[::2], chance):
+                deliver(*(batch_of(ORDERS, piece) for piece in _split(part, chance)))
+        assert live(ORDERS) == expected
+
+    def test_a_batch_may_hold_a_change_twice_and_many_changes_of_a_key(self, deliver: Deliver, live: Live) -> None:
+        changes = [order(1, 10), order(2, 10, "u"), order(1, 10), order(2, 10, "u"), order(2, 20)]
+        deliver(batch_of(ORDERS, changes), batch_of(ORDERS, changes), empty_batch(ORDERS))
+        assert live(ORDERS) == [(10, "by 2", Decimal(2)), (20, "by 2", Decimal(2))]
+
+    def test_thousands_of_rows_in_one_commit(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(n, n) for n in range(1, 7001)]))
+        deliver(batch_of(ORDERS, [order(n + 10_000, n, "d" if n % 3 == 0 else "u") for n in range(1, 7001, 2)]))
+        rows = live(ORDERS)
+        assert len(rows) == 7000 - len(range(3, 7001, 6))
+        assert {row[1] for row in rows if isinstance(row[0], int) and row[0] % 2} == {
+            f"by {n + 10_000}" for n in range(1, 7001, 2) if n % 3
+        }
+
+    # --- types and names
+
+    @pytest.mark.parametrize("kind", TYPES)
+    def test_values_of_every_type_are_found_again(self, kind: str, open_sink: OpenSink) -> None:
+        source_type, values = TYPES[kind]
+        columns = (Column("id", pa.int64(), "bigint"), Column("value", values.type, source_type))
+        table = TableSchema(Namespace("mysql", "db1", "shop", f"t_{kind}"), columns, ("id",))
+        plain = batch_of(table, [Change("i", n + 1, {"id": n}) for n in range(len(values))])
+        data = plain.data.set_column(plain.data.num_columns - 1, table.arrow_schema().field("value"), values)
+        for batch in (ChangeBatch(table, data), ChangeBatch(table, _many(data))):
+            _deliver_once(open_sink, batch)
+            found = _scan_table(open_sink, table).sort_by("id")
+            assert found.schema.field("value").type == values.type
+            assert found.column("value").slice(0, len(values)).combine_chunks().equals(values)
+
+    def test_text_keys_differ_by_case_blanks_and_accents(self, deliver: Deliver, live: Live) -> None:
+        columns = (
+            Column("code", pa.utf8(), "varchar(20)"),
+            Column("at", _MICROS, "datetime(6)"),
+            Column("n", pa.int32(), "int"),
+        )
+        table = TableSchema(Namespace("mysql", "db1", "shop", "codes"), columns, ("code", "at"))
+        codes = ["a", "A", "a ", "ä", "", "a'\\"]
+        moment = pa.scalar(1_704_067_199_999_999, pa.int64()).cast(_MICROS).as_py()
+        deliver(batch_of(table, [Change("i", n + 1, {"code": c, "at": moment, "n": n}) for n, c in enumerate(codes)]))
+        deliver(batch_of(table, [Change("d", 100, {"code": "A", "at": moment, "n": 1})]))
+        assert sorted(row[2] for row in live(table)) == [0, 2, 3, 4, 5]
+
+    def test_names_may_be_anything(self, deliver: Deliver, live: Live) -> None:
+        names = ("select", "Größe", "a\"b'c`d", "100%s", "x; DROP TABLE orders", "Upper", "ключ")
+        columns = tuple(Column(name, pa.int32(), "int") for name in names)
+        for number, name in enumerate(('order "by"', "Таблица", "t%d`")):
+            table = TableSchema(Namespace("mysql", "db1", "shop", name), columns, ("select", "100%s"))
+            row = {name: n + number for n, name in enumerate(names)}
+            deliver(batch_of(table, [Change("i", 1, row)]))
+            deliver(batch_of(table, [Change("u", 2, row)]))
+            assert live(table) == [tuple(row.values())]
+
+    # --- tables
+
+    def test_many_tables_in_one_commit(self, deliver: Deliver, live: Live) -> None:
+        tables = [replace(ORDERS, namespace=Namespace("mysql", "db1", "shop", f"orders_{n}")) for n in range(5)]
+        deliver(*(batch_of(table, [order(n + 1, n)]) for n, table in enumerate(tables)))
+        assert [live(table) for table in tables] == [[(n, f"by {n + 1}", Decimal(n + 1))] for n in range(5)]
+
+    def test_preparing_again_and_at_the_same_time_is_safe(self, open_sink: OpenSink, live: Live) -> None:
+        later = version_of(ORDERS, 1, *ORDERS.columns, Column("extra", pa.int32(), "int", initial_default="7"))
+        for table in (ORDERS, later):
+            _in_threads(4, lambda table=table: _prepare_once(open_sink, table))
+        assert live(later) == []
+
+    def test_an_added_column_has_its_default_in_old_rows(self, deliver: Deliver, live: Live) -> None:
+        added = [
+            Column("size", pa.int32(), "int", initial_default="-7"),
+            Column("label", pa.utf8(), "varchar(20)", initial_default="it's 100%"),
+            Column("long", pa.utf8(), "text", initial_default="none"),
+            Column("price", pa.decimal128(8, 3), "decimal(8,3)", initial_default="1.500"),
+            Column("day", pa.date32(), "date", initial_default="2024-02-29"),
+            Column("at", _MICROS, "datetime(6)", initial_default="2024-02-29 23:59:59.000001"),
+            Column("zero", pa.date32(), "date", initial_default="0000-00-00"),
+            Column("empty", pa.int32(), "int"),
+        ]
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        later = version_of(ORDERS, 1, *ORDERS.columns, *added)
+        deliver(batch_of(later, [Change("i", 2, {"id": 20, "size": 3})]))
+        deliver(
+            batch_of(ORDERS, [order(3, 30)]), batch_of(ORDERS, [order(1, 10)])
+        )  # a task that lags behind, and a replay
+        rows = live(later)
+        assert [(row[0], row[3], row[4], row[5], row[9], row[10]) for row in rows] == [
+            (10, -7, "it's 100%", "none", None, None),
+            (20, 3, None, None, None, None),
+            (30, -7, "it's 100%", "none", None, None),
+        ]
+        assert [str(value) for value in rows[0][6:9]] == ["1.500", "2024-02-29", "2024-02-29 23:59:59.000001"]
+
+    def test_a_dropped_column_no_longer_matters(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10), order(2, 20)]))
+        later = version_of(ORDERS, 1, ORDERS.columns[0], ORDERS.columns[2])
+        deliver(batch_of(later, [order(3, 10, "u")]))
+        assert live(later) == [(10, Decimal(3)), (20, Decimal(2))]
+
+    @pytest.mark.parametrize(
+        ("narrow", "wide"),
+        [
+            (("int", pa.int32()), ("bigint", pa.int64())),
+            (("int", pa.int32()), ("decimal(20,4)", pa.decimal128(20, 4))),
+            (("varchar(5)", pa.utf8()), ("varchar(50)", pa.utf8())),
+            (("varchar(5)", pa.utf8()), ("text", pa.utf8())),
+            (("decimal(8,2)", pa.decimal128(8, 2)), ("decimal(12,4)", pa.decimal128(12, 4))),
+            (("float", pa.float32()), ("double", pa.float64())),
+            (("bigint", pa.int64()), ("bigint unsigned", pa.uint64())),
+            (("int", pa.int32()), ("varchar(20)", pa.utf8())),
+        ],
+        ids=lambda pair: pair[0],
+    )
+    def test_a_column_becomes_wider_and_may_become_narrower(
+        self, narrow: tuple[str, pa.DataType], wide: tuple[str, pa.DataType], deliver: Deliver, open_sink: OpenSink
+    ) -> None:
+        key = Column("id", pa.int64(), "bigint")
+        tables = [
+            TableSchema(Namespace("mysql", "db1", "shop", "t", version), (key, Column("v", kind, source_type)), ("id",))
+            for version, (source_type, kind) in enumerate((narrow, wide, narrow))
+        ]
+        for n, table in enumerate(tables):
+            value = pa.array(["12"]).cast(table.columns[1].type)[0].as_py()
+            deliver(batch_of(table, [Change("i", n + 1, {"id": n, "v": value})]))
+        for table in tables[1:]:
+            found = _scan_table(open_sink, table)
+            assert found.column("v").cast(pa.float64()).to_pylist() == [12.0, 12.0, 12.0]
+
+    def test_a_table_without_a_key(self, open_sink: OpenSink) -> None:
+        table = replace(ORDERS, key=())
+        with closing(open_sink()) as sink:
+            if sink.capabilities.needs_key:
+                with pytest.raises(ConfigError, match="key"):
+                    sink.prepare(table)
+            else:
+                sink.prepare(table)
+                sink.write(batch_of(table, [order(1, 10), order(2, 10)]))
+                sink.commit(_position(1))
+
+    # --- position, scan, close
+
+    def test_the_position_is_remembered_or_not_as_declared(self, open_sink: OpenSink, deliver: Deliver) -> None:
+        with closing(open_sink()) as sink:
+            assert sink.position("topic", 0) is None
+            sink.prepare(ORDERS)
+            sink.write(batch_of(ORDERS, [order(1, 10)]))
+            sink.commit(_position(1))
+            sink.write(batch_of(ORDERS, [order(2, 10)]))
+        with closing(open_sink()) as sink:
+            remembered = sink.capabilities.remembers_position
+            assert sink.position("topic", 0) == (_position(1) if remembered else None)
+            assert sink.position("topic", 1) is None
+
+    def test_scan_hands_out_whole_columns_or_says_that_it_cannot(self, open_sink: OpenSink, deliver: Deliver) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        with closing(open_sink()) as sink:
+            if not sink.capabilities.scans:
+                with pytest.raises(TypeError):
+                    sink.scan(ORDERS)
+                return
+        found = _scan_table(open_sink, ORDERS)
+        assert found.schema.names == ["id", "note", "amount"]
+        assert found.schema.types == [column.type for column in ORDERS.columns]
+
+    def test_closing_twice_is_fine(self, open_sink: OpenSink) -> None:
+        sink = open_sink()
+        sink.close()
+        sink.close()
+
+
+Deliver = Callable[..., None]
+Live = Callable[[TableSchema], list[tuple[object, ...]]]
+
+
+def _position(offset: int) -> Position:
+    return Position("topic", 0, offset, offset, 1_700_000_000_000_000 + offset)
+
+
+def _random_history(chance: random.Random) -> tuple[list[Change], list[tuple[object, ...]]]:
+    """Changes of a few keys as a source makes them, and the live rows at their end."""
+    state: dict[int, Change | None] = {}
+    history = []
+    for change_id in range(1, 60):
+        key = chance.randrange(8)
+        ops = "i" if state.get(key) is None else "uud"
+        change = order(change_id, key, chance.choice(ops))
+        history.append(change)
+        state[key] = None if change.op == "d" else change
+    rows = [(key, f"by {change.id}", Decimal(change.id)) for key, change in state.items() if change]
+    return history, sorted(rows, key=repr)
+
+
+def _split(changes: Sequence[Change], chance: random.Random) -> Iterator[Sequence[Change]]:
+    start = 0
+    while start < len(changes):
+        stop = start + chance.randint(1, 1 + len(changes) // 2)
+        yield changes[start:stop]
+        start = stop
+
+
+def _many(data: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, newer, with so many others behind them that a sink takes its way for large sets."""
+    size = data.num_rows
+    rows = data.take(pa.array([n % size for n in range(600)]))
+    ids = pa.array(range(1000, 1600), pa.int64())
+    keys = pa.array(range(600), pa.int64())
+    return rows.set_column(0, rows.schema.field(0), ids).set_column(5, rows.schema.field(5), keys)
+
+
+def _deliver_once(open_sink: OpenSink, batch: ChangeBatch) -> None:
+    with closing(open_sink()) as sink:
+        sink.prepare(batch.table)
+        sink.write(batch)
+        sink.commit(_position(batch.id_range[1]))
+
+
+def _prepare_once(open_sink: OpenSink, table: TableSchema) -> None:
+    def attempt() -> None:
+        with closing(open_sink()) as sink:
+            sink.prepare(table)
+
+    retrying(attempt, give_up_after_s=30)
+
+
+def _scan_table(open_sink: OpenSink, table: TableSchema) -> pa.Table:
+    with closing(open_sink()) as sink:
+        return pa.Table.from_batches(list(sink.scan(table)))
+
+
+def _in_threads(number: int, action: Callable[[], None]) -> None:
+    """Runs the action in threads at the same time; the first error comes out."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
