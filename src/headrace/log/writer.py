@@ -92,9 +92,7 @@ class PartitionWriter:
     def _abandon(self) -> None:
         """Lets go as a crash would. Idempotent."""
         if self._active is not None:
-            self._active.index.close()
-            self._active.file.close()
-            self._active = None
+            self._retire(self._active)
         self._end_file.close()
         self._ownership.release()
 
@@ -154,19 +152,24 @@ class PartitionWriter:
 
     def _room_for(self, batch_bytes: int, now_ms: int) -> _Active:
         """The active segment, or a new one when there is none or the batch would make it too long."""
-        old = self._active
-        if old is not None and (old.position == 0 or old.position + batch_bytes <= self._segment_bytes):
-            return old
+        active = self._active
+        if active is not None and (active.position == 0 or active.position + batch_bytes <= self._segment_bytes):
+            return active
+        if active is not None:
+            # From here on there is no way back to it: a name made for the next segment may survive although its making failed.
+            self._retire(active)
         base = self._end.next_offset
-        self._active = self._activate(self._create(segment_path(self._directory, base)), base, 0)
-        if old is not None:
-            if self._closed is not None:
-                self._closed.append(Closed(old.base, old.position, old.index.max_time_ms))
-            old.index.close()
-            old.file.close()
+        active = self._active = self._activate(self._create(segment_path(self._directory, base)), base, 0)
         if self._keep is not None:
             self._drop_expired(self._keep, base, now_ms)
-        return self._active
+        return active
+
+    def _retire(self, active: _Active) -> None:
+        if self._closed is not None:
+            self._closed.append(Closed(active.base, active.position, active.index.max_time_ms))
+        active.index.close()
+        active.file.close()
+        self._active = None
 
     def _create(self, path: Path) -> OpenFile:
         """A new segment whose name is durable."""
