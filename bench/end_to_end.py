@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
-from headrace.capture.mysql import MySqlConfig, MySqlSource
 
 from bench.machine import write_results
 from bench.workload import record_orders
+from headrace.capture.mysql import MySqlConfig, MySqlSource
 
 INSERTS = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 FLOW = """\

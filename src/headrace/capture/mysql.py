@@ -6,7 +6,6 @@ boundary, the schema history gives each table its version at that position, and 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pyarrow as pa
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from headrace._native import BinlogDecoder, RowBatch
 from headrace.capture.base import Event
 from headrace.capture.binlog_files import MAGIC, BinlogFiles
 from headrace.capture.history import Description, SchemaHistory
 from headrace.capture.replica import Address, BinlogPosition, Replica, default_server_id
+from headrace.codec.binlog import BinlogReader, Rows, TableInfo
 from headrace.errors import SourceError
 from headrace.model import LocalPath, SourceConfig
 from headrace.ums.change import ChangeBatch, Mark
@@ -68,10 +67,15 @@ class MySqlConfig(SourceConfig):
             raise ValueError("give either `host` (a live server) or `files` (recorded binlogs)")
         if self.host is not None and self.user is None:
             raise ValueError("`user` is missing")
-        wrong = [pattern for pattern in self.tables if pattern.count(".") != 1]
-        if wrong:
-            raise ValueError(f"`tables`: write schema.table, not '{wrong[0]}'")
         return self
+
+    @field_validator("tables")
+    @classmethod
+    def _two_parts(cls, tables: list[str]) -> list[str]:
+        for pattern in tables:
+            if pattern.count(".") != 1:
+                raise ValueError(f"write schema.table, not '{pattern}'")
+        return tables
 
 
 class MySqlSource:
@@ -175,69 +179,64 @@ class _Gatherer:
     """Feeds the decoder and turns what it has gathered into events."""
 
     def __init__(self, tables: list[str], history: SchemaHistory, start: Mark | None, *, network: bool) -> None:
-        self._decoder = BinlogDecoder(include=tables, network=network)
+        self._reader = BinlogReader(tables, network=network)
         self._history = history
         self._mark = start
-        self._tables: dict[int, Description] = {}
+        self._described: dict[int, Description] = {}
 
     def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
         """Decodes from `position` on; `head` is the beginning of its file when `position` is not where that starts."""
-        self._decoder.start(position.file, position.offset, self._mark.commit_ts_us if self._mark else 0)
-        if head:
-            self._decoder.prime(head)
         if self._mark is None:
             self._mark = Mark(self._history.source, _json(position), _id(position), 0)
+        self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
 
     def feed(self, data: memoryview) -> int:
         """Decodes `data` up to its last whole event, or to a transaction's end at which much has been gathered."""
-        return self._decoder.feed(data, stop_after_rows=_GATHER_ROWS, stop_after_bytes=_GATHER_BYTES)
+        return self._reader.feed(data, rows=_GATHER_ROWS, size_bytes=_GATHER_BYTES)
 
     @property
     def is_full(self) -> bool:
-        return self._decoder.pending_rows >= _GATHER_ROWS or self._decoder.pending_bytes >= _GATHER_BYTES
+        return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
 
     @property
     def has_whole_transactions(self) -> bool:
-        return self._decoder.pending_rows > 0 and self._decoder.at_boundary
+        return self._reader.pending_rows > 0 and self._reader.at_boundary
 
     def event(self, *, caught_up: bool = False) -> Event:
         """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
-        taken = self._decoder.take()
+        decoded = self._reader.take()
         batches = []
-        for item in taken.items:
-            if isinstance(item, RowBatch):
+        for item in decoded.items:
+            if isinstance(item, Rows):
                 batches.append(self._batch(item))
             else:
                 self._history.saw_statement(item.schema, item.sql, item.id, item.ts_us)
         self._history.save()
-        boundary = taken.boundary
+        boundary = decoded.boundary
         if boundary is not None:
             position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
             self._mark = Mark(self._history.source, position, boundary.id, boundary.commit_ts_us)
         return Event(batches, None if batches and boundary is None else self._mark, caught_up)
 
-    def _batch(self, item: RowBatch) -> ChangeBatch:
-        rows = pa.record_batch(item)
-        description = self._tables.get(item.table)
+    def _batch(self, rows: Rows) -> ChangeBatch:
+        description = self._described.get(rows.index)
         if description is None:
-            description = self._tables[item.table] = _described(self._decoder.table(item.table), rows.schema)
-        table = self._history.table(description, rows.column(ID)[0].as_py())
-        return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.columns, schema=table.arrow_schema()))
+            description = self._described[rows.index] = _described(rows.table, rows.data.schema)
+        table = self._history.table(description, rows.data.column(ID)[0].as_py())
+        return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.data.columns, schema=table.arrow_schema()))
 
 
-def _described(text: str, schema: pa.Schema) -> Description:
-    found = json.loads(text)
-    name = f"{found['schema']}.{found['table']}"
-    if not found["named"]:
+def _described(info: TableInfo, schema: pa.Schema) -> Description:
+    if not info.named:
         raise SourceError(
-            f"the binlog does not say the column names of {name}",
+            f"the binlog does not say the column names of {info.schema}.{info.table}",
             fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
         )
     columns = tuple(
-        Column(column["name"], schema.field(column["name"]).type, column["source_type"], column["nullable"])
-        for column in found["columns"]
+        Column(column.name, schema.field(column.name).type, column.source_type, column.nullable)
+        for column in info.columns
     )
-    return Description(found["schema"], found["table"], columns, tuple(found["key"]))
+    return Description(info.schema, info.table, columns, info.key)
 
 
 def _position_of(mark: Mark | None) -> BinlogPosition | None:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headrace.errors import ConfigError, DataError, HeadraceError
 from headrace.model import Component, StoreUrl
@@ -50,6 +50,15 @@ class DatabaseConfig(Component):
     """Key columns of tables that have no key: table name -> columns that are never null and never change."""
     batch_rows: int = Field(default=5000, ge=1)
     """How many rows are gathered before they are sent; a commit sends what is there."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_store(cls, url: str) -> str:
+        try:
+            dialect_of(url, None)
+        except ConfigError as error:
+            raise ValueError(f"{error.message}; {error.fix}") from error
+        return url
 
 
 class DatabaseSink(Sink):
@@ -114,6 +123,10 @@ class DatabaseSink(Sink):
                     yield _to_batch(target.name, rows, schema)
         finally:
             reader.close()
+
+    def check(self) -> None:
+        with self._driver_errors():
+            self._dialect.open()
 
     def close(self) -> None:
         self._dialect.close()
