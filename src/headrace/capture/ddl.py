@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Ddl:
     """A statement of the source's log that changes what tables are, with what its meaning depends on."""
 
     schema: str
@@ -250,10 +250,10 @@ _HARMLESS_VERBS = frozenset(
 )
 
 
-def read(statement: Statement) -> list[Change]:
+def read(ddl: Ddl) -> list[Change]:
     """All that a statement does to tables without row events, in the order in which it takes effect."""
-    found = tokens(statement.sql)
-    cursor = _Cursor(found, statement.schema)
+    found = tokens(ddl.sql)
+    cursor = _Cursor(found, ddl.schema)
     if cursor.accept("SET", "STATEMENT"):
         while cursor.next is not _END and not cursor.accept("FOR"):
             cursor.take()
@@ -261,11 +261,11 @@ def read(statement: Statement) -> list[Change]:
     reader = _VERBS.get(verb.text.upper()) if verb.kind == "word" else None
     if reader is None:
         harmless = verb is _END or (verb.kind == "word" and verb.text.upper() in _HARMLESS_VERBS)
-        return [] if harmless else [_unread(statement.schema, "", found)]
+        return [] if harmless else [_unread(ddl.schema, "", found)]
     try:
         return reader(cursor)
     except _UnreadableError:
-        return [_unread(statement.schema, "", found)]
+        return [_unread(ddl.schema, "", found)]
 
 
 def _unread(schema: str, table: str, found: list[Token]) -> Change:

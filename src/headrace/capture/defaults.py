@@ -16,7 +16,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from ipaddress import IPv4Address, IPv6Address
 from zoneinfo import ZoneInfo
 
-from headrace.capture.ddl import ColumnDefinition, Statement, Token
+from headrace.capture.ddl import ColumnDefinition, Ddl, Token
 
 
 class UnknownDefaultError(Exception):
@@ -37,7 +37,7 @@ class _Place:
     """What a conversion depends on besides the literal."""
 
     column: ColumnDefinition
-    statement: Statement
+    ddl: Ddl
 
     @property
     def size(self) -> int:
@@ -45,11 +45,11 @@ class _Place:
         return int(self.column.arguments[0]) if self.column.arguments else 0
 
 
-def initial_default(column: ColumnDefinition, statement: Statement) -> str | None:
-    """What old rows have in a column that `statement` adds; None is NULL. UnknownDefaultError when it cannot be told."""
+def initial_default(column: ColumnDefinition, ddl: Ddl) -> str | None:
+    """What old rows have in a column that `ddl` adds; None is NULL. UnknownDefaultError when it cannot be told."""
     if column.computed:
         raise UnknownDefaultError
-    place = _Place(column, statement)
+    place = _Place(column, ddl)
     if column.default is None:
         return None if column.nullable else _implicit(place)
     value = _literal(list(column.default))
@@ -185,15 +185,15 @@ def _zone(name: str | None) -> tzinfo:
 
 
 def _now(value: _Value, place: _Place, zone: tzinfo) -> tuple[list[int], str]:
-    moment = datetime.fromtimestamp(place.statement.ts_us // 1_000_000, UTC).astimezone(zone)
-    micros = f"{place.statement.ts_us % 1_000_000:06}"
+    moment = datetime.fromtimestamp(place.ddl.ts_us // 1_000_000, UTC).astimezone(zone)
+    micros = f"{place.ddl.ts_us % 1_000_000:06}"
     return list(moment.timetuple()[:6]), micros[: int(value.text or 0)]
 
 
 def _moment(value: _Value, place: _Place) -> tuple[list[int], str]:
     """Year to second in the session's time zone, and the digits of the fraction."""
     if value.kind in ("now", "today"):
-        parts, fraction = _now(value, place, _zone(place.statement.time_zone))
+        parts, fraction = _now(value, place, _zone(place.ddl.time_zone))
         return (parts, fraction) if value.kind == "now" else ([*parts[:3], 0, 0, 0], "")
     if value.kind == "number" and int(value.text) == 0:
         return [0] * 6, ""
@@ -240,7 +240,7 @@ def _timestamp(value: _Value, place: _Place) -> str:
         parts, fraction = _moment(value, place)
         if any(parts):
             year, month, day, hour, minute, second = parts
-            local = datetime(year, month, day, hour, minute, second, tzinfo=_zone(place.statement.time_zone))
+            local = datetime(year, month, day, hour, minute, second, tzinfo=_zone(place.ddl.time_zone))
             parts = list(local.astimezone(UTC).timetuple()[:6])
     return f"{_date_text(parts)} {_time_text(*parts[3:])}{_fraction(fraction, place.size)}"
 

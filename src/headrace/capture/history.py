@@ -33,24 +33,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.capture.ddl import Change, Effect, Statement, read
+from headrace.capture.ddl import Change, Ddl, Effect, read
 from headrace.capture.defaults import UnknownDefaultError, initial_default
 from headrace.errors import CorruptError, SourceError, storage_error
 from headrace.files import replace_file
-from headrace.ums.schema import Column, Namespace, TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A table as the log describes it at one position."""
-
-    schema: str
-    table: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-
-    def as_version_0(self, source: str) -> TableSchema:
-        return TableSchema(Namespace("mysql", source, self.schema, self.table), self.columns, self.key)
+from headrace.ums.schema import TableSchema
 
 
 class NoticeKind(StrEnum):
@@ -80,7 +67,7 @@ class Notice:
     kind: NoticeKind
     schema: str
     table: str
-    statement: Statement
+    ddl: Ddl
     column: str = ""
     new_schema: str = ""
     new_name: str = ""
@@ -132,33 +119,34 @@ class _Table:
         return defaults
 
 
-class SchemaHistory:
+class History:
     """The schema history of one source. No I/O except in `load` and `save`."""
 
-    def __init__(self, path: Path, source: str, captured: Callable[[str, str], bool] = lambda _, __: True) -> None:
+    def __init__(self, path: Path, captured: Callable[[str, str], bool]) -> None:
         """`captured(schema, table)` says whether a table is captured: only for those are there notices."""
-        self.source = source
         self._path = path
         self._captured = captured
         self._tables: dict[tuple[str, str], _Table] = {}
         self._changed = False
 
-    def load(self) -> None:
-        """Takes over what the file says; without a file there is no history yet."""
+    @classmethod
+    def load(cls, path: Path, captured: Callable[[str, str], bool]) -> History:
+        """The history in a file; an empty one when there is no file."""
+        history = cls(path, captured)
         try:
-            content = self._path.read_bytes()
+            content = path.read_bytes()
         except FileNotFoundError:
-            return
+            return history
         except OSError as error:
-            raise storage_error("read", self._path, error) from error
+            raise storage_error("read", path, error) from error
         try:
-            self._tables = _decoded(json.loads(content))
+            history._tables = _decoded(json.loads(content))
         except (ValueError, KeyError, TypeError, pa.ArrowException, CorruptError) as error:
             raise CorruptError(
-                f"the schema history {self._path} is damaged: {error}",
-                fix="restore it from its copy; without one, capture the source anew under another name",
+                f"the schema history {path} is damaged: {error}",
+                fix="restore it from its copy, or remove it and load the tables again under a new source name",
             ) from error
-        self._changed = False
+        return history
 
     def save(self) -> None:
         """Writes what was learned since the last call, durably; does nothing when that is nothing."""
@@ -166,19 +154,20 @@ class SchemaHistory:
             replace_file(self._path, json.dumps(_encoded(self._tables), ensure_ascii=False, indent=1).encode())
             self._changed = False
 
-    def table(self, described: Description, id_: int) -> TableSchema:
-        """The table as described at position `id_`, with its version and initial defaults.
+    def table(self, described: TableSchema, id_: int) -> TableSchema:
+        """`described` (version ignored) as seen at position `id_`, with its version and initial defaults.
 
         First-load rows (negative ids) are asked for with the log position noted before they were read.
         """
-        known = self._tables.setdefault((described.schema, described.table), _Table())
-        seen = described.as_version_0(self.source)
+        key = (described.namespace.schema, described.namespace.table)
+        known = self._tables.setdefault(key, _Table())
         version = known.at(id_)
-        if version is None or not version.schema.same_shape(seen):
-            return self._next_version(known, seen, id_).schema
-        numbered = _numbered(seen, version.schema.namespace.version, _defaults(version.schema))
+        if version is None or not version.schema.same_shape(described):
+            return self._next_version(known, described, id_).schema
+        numbered = _numbered(described, version.schema.namespace.version, _defaults(version.schema))
         if id_ > version.described_id and numbered != version.schema:
-            known.versions[known.versions.index(version)] = replace(version, described_id=id_, schema=numbered)
+            renewed = replace(version, described_id=id_, schema=numbered)
+            known.versions[known.versions.index(version)] = renewed
             self._changed = True
         return numbered
 
@@ -192,14 +181,13 @@ class SchemaHistory:
         """The newest version of every table seen."""
         return [known.versions[-1].schema for known in self._tables.values()]
 
-    def saw_statement(self, schema: str, sql: str, id_: int, ts_us: int, time_zone: str | None = None) -> list[Notice]:
-        """Takes in a statement of the log (see `Statement`); what it did to captured tables without row events."""
-        statement = Statement(schema, sql, id_, ts_us, time_zone)
-        changes = read(statement)
-        notices = [notice for change in changes for notice in self._notices(change, statement)]
+    def statement(self, ddl: Ddl) -> list[Notice]:
+        """Takes in a statement of the log; what it did to captured tables without row events."""
+        changes = read(ddl)
+        notices = [notice for change in changes for notice in self._notices(change, ddl)]
         touching = [change for change in changes if change.effect in _OF_COLUMNS]
         if touching:
-            notices += self._alter(touching, statement)
+            notices += self._alter(touching, ddl)
         return notices
 
     def _next_version(self, known: _Table, described: TableSchema, id_: int) -> _Version:
@@ -215,11 +203,11 @@ class SchemaHistory:
         self._changed = True
         return version
 
-    def _alter(self, changes: list[Change], statement: Statement) -> Iterable[Notice]:
+    def _alter(self, changes: list[Change], ddl: Ddl) -> Iterable[Notice]:
         """Keeps what one ALTER does to columns. A table without a version has no older rows: nothing to keep."""
         schema, table = changes[0].schema, changes[0].table
         known = self._tables.get((schema, table), _Table())
-        present = known.defaults_at(statement.id)
+        present = known.defaults_at(ddl.id)
         added: list[tuple[str, str | None]] = []
         dropped = tuple(c.column.casefold() for c in changes if c.effect is Effect.DROP_COLUMN)
         renamed = tuple(
@@ -231,24 +219,24 @@ class SchemaHistory:
             if change.definition is None or (change.if_not_exists and name in present and name not in dropped):
                 continue
             try:
-                added.append((name, initial_default(change.definition, statement)))
+                added.append((name, initial_default(change.definition, ddl)))
             except UnknownDefaultError:
                 added.append((name, None))
-                notices.append(Notice(NoticeKind.COLUMN_FILLED, schema, table, statement, column=change.column))
+                notices.append(Notice(NoticeKind.COLUMN_FILLED, schema, table, ddl, column=change.column))
             if name in dropped:
-                notices.append(Notice(NoticeKind.COLUMN_REPLACED, schema, table, statement, column=change.column))
-        newest = max((version.from_id for version in known.versions), default=statement.id)
-        if newest < statement.id and (not known.alters or known.alters[-1].id < statement.id):
-            known.alters.append(_Alter(statement.id, dropped, renamed, tuple(added)))
+                notices.append(Notice(NoticeKind.COLUMN_REPLACED, schema, table, ddl, column=change.column))
+        newest = max((version.from_id for version in known.versions), default=ddl.id)
+        if newest < ddl.id and (not known.alters or known.alters[-1].id < ddl.id):
+            known.alters.append(_Alter(ddl.id, dropped, renamed, tuple(added)))
             self._changed = True
         return notices if self._captured(schema, table) else []
 
-    def _notices(self, change: Change, statement: Statement) -> Iterable[Notice]:
+    def _notices(self, change: Change, ddl: Ddl) -> Iterable[Notice]:
         if change.effect is Effect.UNREAD:
-            return self._unread(change, statement)
+            return self._unread(change, ddl)
         if change.effect is Effect.DROP_SCHEMA:
             tables = [table for schema, table in self._tables if schema == change.schema]
-            return [Notice(NoticeKind.DROPPED, change.schema, table, statement) for table in tables]
+            return [Notice(NoticeKind.DROPPED, change.schema, table, ddl) for table in tables]
         kind = _KINDS.get(change.effect)
         if kind is None or not (
             self._captured(change.schema, change.table)
@@ -256,16 +244,16 @@ class SchemaHistory:
         ):
             return []
         names = (change.column, change.new_schema, change.new_name)
-        return [Notice(kind, change.schema, change.table, statement, *names)]
+        return [Notice(kind, change.schema, change.table, ddl, *names)]
 
-    def _unread(self, change: Change, statement: Statement) -> list[Notice]:
+    def _unread(self, change: Change, ddl: Ddl) -> list[Notice]:
         """Of a statement that cannot be read, the tables that it names, among those seen."""
         if change.table:
             seen = [(change.schema, change.table)] if self._captured(change.schema, change.table) else []
         else:
             within = change.mentions | {change.schema}
             seen = [key for key in self._tables if key[0] in within and key[1] in change.mentions]
-        return [Notice(NoticeKind.NOT_READ, schema, table, statement) for schema, table in seen]
+        return [Notice(NoticeKind.NOT_READ, schema, table, ddl) for schema, table in seen]
 
 
 _OF_COLUMNS = (Effect.DROP_COLUMN, Effect.RENAME_COLUMN, Effect.ADD_COLUMN)
