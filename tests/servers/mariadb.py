@@ -113,6 +113,8 @@ class MariaDb(Server):
             f"--port={self.port}",
             f"--socket={self.directory / 'socket'}",
             f"--pid-file={self.directory / 'pid'}",
+            # A server that starts removes all #sql* files of its tmpdir: those of another one crash it.
+            f"--tmpdir={self.directory}",
             f"--init-file={self.directory / 'init.sql'}",
             *_as_root(),
             *_OPTIONS,

@@ -86,8 +86,9 @@ class MemorySink(Sink):
         columns = []
         for column in table.columns:
             default = None if column.initial_default is None else from_text(column.initial_default, column.type)
-            missing = pa.scalar(None, column.type) if default is None else default[0]
-            columns.append(pa.array([row.get(column.name, missing).cast(column.type) for row in live], column.type))
+            missing: pa.Scalar[Any] = pa.scalar(None, column.type) if default is None else default[0]
+            values = [row.get(column.name, missing).cast(column.type) for row in live]
+            columns.append(pa.array(values, column.type))
         yield pa.RecordBatch.from_arrays(columns, [column.name for column in table.columns])
 
     def close(self) -> None:
@@ -98,7 +99,8 @@ def _merge(rows: dict[tuple[object, ...], MemoryRow], batch: ChangeBatch) -> Non
     names = [column.name for column in batch.table.columns]
     columns = [batch.data.column(name) for name in names]
     keys = zip(*(batch.data.column(name).to_pylist() for name in batch.table.key), strict=True)
-    ids, deletes = batch.data.column(ID).to_pylist(), is_delete(batch.data).to_pylist()
+    ids: list[Any] = batch.data.column(ID).to_pylist()
+    deletes = is_delete(batch.data).to_pylist()
     for at, (key, change_id, deleted) in enumerate(zip(keys, ids, deletes, strict=True)):
         if key not in rows or rows[key].id < change_id:
             values = {name: column[at] for name, column in zip(names, columns, strict=True)}

@@ -47,6 +47,13 @@ def micros(column: Array) -> Array:
     return column.cast(kind).view(pa.int64())
 
 
+def join(*parts: Array | str, separator: str = "") -> Array:
+    """Columns and constants joined row by row; null where one of them is null."""
+    inputs = [*(pa.scalar(part) if isinstance(part, str) else part for part in parts), pa.scalar(separator)]
+    joined: Array = pc.call_function("binary_join_element_wise", inputs)
+    return joined
+
+
 @lru_cache(maxsize=256)
 def _writer(kind: pa.DataType) -> Callable[[Array], Array]:
     return next(write for matches, write, _ in _KINDS if matches(kind))
@@ -98,7 +105,16 @@ def _read_bools(values: Values, to: pa.DataType) -> Array:
 
 
 def _read_integers(values: Values, to: pa.DataType) -> Array:
-    return pa.array([None if v is None else int(v) for v in values], to)
+    return pa.array([None if v is None else _integer(v) for v in values], to)
+
+
+def _integer(value: int | str | Decimal) -> int:
+    if isinstance(value, int):
+        return value
+    number = Decimal(value)
+    if number != int(number):
+        raise ValueError(f"{value} is not whole")
+    return int(number)
 
 
 def _read_floats(values: Values, to: pa.DataType) -> Array:
@@ -117,7 +133,7 @@ def _read_dates(values: Values, to: pa.DataType) -> Array:
 
 
 def _read_timestamps(values: Values, to: pa.DataType) -> Array:
-    in_micros = pa.timestamp("us", to.tz)  # type: ignore[attr-defined]
+    in_micros = pa.timestamp("us", to.tz)  # type: ignore[call-overload,attr-defined]
     if any(isinstance(v, str) for v in values):
         naive = pa.array([None if v is None else v.removesuffix("Z") for v in values], pa.utf8()).cast(
             pa.timestamp("us")

@@ -6,6 +6,8 @@ the values it had; rows written from then on have NULL there. What cannot be tak
 
 from __future__ import annotations
 
+import math
+
 import pyarrow as pa
 
 from headrace.errors import ConfigError, DataError
@@ -21,6 +23,10 @@ from headrace.sinks.database.dialect import (
 from headrace.sinks.values import from_text
 from headrace.ums.schema import Column
 
+_ARROW_DIGITS = 76
+_LONGEST_TEXT = 27
+"""Characters of a float, a date or a time at most."""
+
 
 def prepare(dialect: Dialect, target: Target, dropped: frozenset[str] = frozenset()) -> Destination:
     """Creates the target or evolves it, safe to race; `dropped` names columns that this version's predecessor had.
@@ -28,6 +34,8 @@ def prepare(dialect: Dialect, target: Target, dropped: frozenset[str] = frozense
     What was written before and not committed is committed first when the table must change (a change of a table stands
     between transactions in the source's log, too).
     """
+    for name in (target.name, *(column.name for column in target.columns)):
+        dialect.check_name(name)
     stored = dialect.describe(target)
     if stored is None or _statements(dialect, target, stored, dropped):
         with dialect.shaping(target):
@@ -40,8 +48,6 @@ def prepare(dialect: Dialect, target: Target, dropped: frozenset[str] = frozense
 
 
 def _statements(dialect: Dialect, target: Target, stored: StoredTable | None, dropped: frozenset[str]) -> list[str]:
-    for name in (target.name, *(column.name for column in target.columns)):
-        dialect.check_name(name)
     if stored is None:
         return [_create(dialect, target)]
     _check_ours(dialect, target, stored)
@@ -89,18 +95,21 @@ def _definition(dialect: Dialect, column: StoredColumn) -> str:
 
 
 def _changed(dialect: Dialect, target: Target, column: Column, found: StoredColumn) -> StoredColumn:
-    """The column as it must become: its own type when that takes the new one, else the new type when that takes its own."""
+    """The column as it must become: its own type when that takes the new one, else the new type, else one that takes both."""
     in_key = column.name in target.key
     declared = dialect.declare(column, in_key=in_key)
     has, wants = dialect.holds(found.declared), dialect.holds(declared)
     if has is None or wants is None or takes(has, wants):
         declared = found.declared
     elif not takes(wants, has):
-        raise DataError(
-            f"column '{column.name}' of {target.name} is {found.declared} in the target and {column.source_type} "
-            f"({declared}) in the source now; neither takes the values of the other",
-            fix=f"rename or drop the target table {target.name} and load it again",
-        )
+        both = _common(has.type, wants.type)
+        if both is None:
+            raise DataError(
+                f"column '{column.name}' of {target.name} is {found.declared} in the target and {column.source_type} "
+                f"({declared}) in the source now; no type takes the values of both",
+                fix=f"rename or drop the target table {target.name} and load it again",
+            )
+        declared = dialect.declare(Column(column.name, both, "text"), in_key=in_key)
     return StoredColumn(found.name, declared, found.nullable or not in_key, found.default)
 
 
@@ -123,21 +132,37 @@ def _check_ours(dialect: Dialect, target: Target, stored: StoredTable) -> None:
 
 def takes(wide: StoredType, narrow: StoredType) -> bool:
     """True when every value of `narrow` can be stored in `wide` unchanged; text takes every value but binary."""
-    if wide.length is not None and (narrow.length is None or narrow.length > wide.length):
-        return False
     a, b = wide.type, narrow.type
+    if wide.length is not None and _length(narrow) > wide.length:
+        return False
     if a == b or pa.types.is_string(a):
         return a == b or not pa.types.is_binary(b)
     if pa.types.is_timestamp(a):
         return pa.types.is_date(b) and a.tz is None
     if pa.types.is_floating(a):
         return _float_takes(a, b)
-    digits = _digits(b)
-    if pa.types.is_decimal(a):
-        return digits is not None and digits[1] <= a.scale and digits[0] <= a.precision - a.scale
-    if pa.types.is_integer(a):
-        return pa.types.is_boolean(b) or (pa.types.is_integer(b) and _contains(a, b))
-    return False
+    outer, inner = _digits(a), _digits(b)
+    if outer is None or inner is None or outer[0] < inner[0] or outer[1] < inner[1]:
+        return False
+    return not (pa.types.is_integer(a) and pa.types.is_integer(b)) or _contains(a, b)
+
+
+def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """A type that takes the values of both, when there is a sensible one."""
+    digits = [_digits(kind) for kind in (a, b)]
+    if None not in digits:
+        whole, fraction = (max(parts) for parts in zip(*filter(None, digits), strict=True))
+        return pa.decimal256(whole + fraction, fraction) if whole + fraction <= _ARROW_DIGITS else None
+    one_is_text = pa.types.is_string(a) or pa.types.is_string(b)
+    return pa.utf8() if one_is_text and not (pa.types.is_binary(a) or pa.types.is_binary(b)) else None
+
+
+def _length(kind: StoredType) -> float:
+    """How long the values are at most, written as text."""
+    if pa.types.is_string(kind.type) or pa.types.is_binary(kind.type):
+        return math.inf if kind.length is None else kind.length
+    digits = _digits(kind.type)
+    return _LONGEST_TEXT if digits is None else sum(digits) + len("-0.")
 
 
 def _float_takes(a: pa.DataType, b: pa.DataType) -> bool:

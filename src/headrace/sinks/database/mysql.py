@@ -33,7 +33,7 @@ from headrace.sinks.database.dialect import (
     Target,
     unsupported,
 )
-from headrace.sinks.values import Array, to_text
+from headrace.sinks.values import Array, join, to_text
 from headrace.ums.schema import ID, Column
 
 _NAME_CHARACTERS = 64
@@ -41,10 +41,11 @@ _KEY_CHARACTERS = 255
 _SHORT_TEXT_CHARACTERS = 255
 _ARROW_DIGITS = 76
 _ROWS_PER_STATEMENT = 2000
+_BYTES_PER_CHARACTER = 4
 _DAY_TYPES = {FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIME}
 _SESSION = (
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', "
-    "SESSION innodb_lock_wait_timeout = 30, SESSION lock_wait_timeout = 30",
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00'",
+    "SET SESSION innodb_lock_wait_timeout = 30, SESSION lock_wait_timeout = 30",
     # No gap locks: writers of different keys do not wait for each other.
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
@@ -95,7 +96,7 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str | Callable[[Column], str]
     (pa.types.is_timestamp, "datetime(6)"),
     (pa.types.is_duration, "time(6)"),
 )
-_HOLDS = {
+_HOLDS: dict[str, pa.DataType] = {
     "tinyint": pa.int8(),
     "tinyint unsigned": pa.uint8(),
     "smallint": pa.int16(),
@@ -139,7 +140,7 @@ class MySql(Dialect):
             return
         at = self.address
         try:
-            self._connection = pymysql.connect(
+            self._connection = pymysql.connect(  # type: ignore[call-overload]
                 host=at.host,
                 port=at.port,
                 user=at.user,
@@ -151,7 +152,7 @@ class MySql(Dialect):
                 write_timeout=_DIALECT_TIMEOUT_S,
                 autocommit=False,
                 conv={code: read for code, read in conversions.items() if code not in _DAY_TYPES},
-                **dict(at.options),
+                **at.options,
             )
         except RuntimeError as error:  # PyMySQL needs a library for some ways to log in
             raise ConfigError(f"MySQL at {at}: {error}", fix="pip install cryptography") from error
@@ -169,7 +170,7 @@ class MySql(Dialect):
     def close(self) -> None:
         if self._connection is not None:
             if self._connection.open:
-                self._connection._force_close()  # without a farewell, which would wait for a server that is gone
+                self._connection.close()
             self._connection = None
 
     def commit(self) -> None:
@@ -265,20 +266,17 @@ class MySql(Dialect):
 
     def upsert(self, to: Destination, columns: Sequence[Array]) -> None:
         head, tail = self._upsert_sql(to)
-        rows = pc.binary_join_element_wise(*(_literals(column) for column in columns), ",")
+        rows = join(*map(_literals, columns), separator=",")
         with self._open.cursor() as cursor:
-            for part in self._parts(rows):
+            for part in self._parts(rows.to_pylist()):
                 cursor.execute(f"{head}({'),('.join(part)}){tail}")
 
-    def _parts(self, rows: Array) -> Iterator[list[str]]:
+    def _parts(self, rows: list[Any]) -> Iterator[list[Any]]:
         """The rows in groups, each of which fits into a packet."""
-        limit = self._packet_bytes // 2
-        step = _ROWS_PER_STATEMENT
-        if pc.sum(pc.binary_length(rows)).as_py() > limit:
-            largest = pc.max(pc.binary_length(rows)).as_py()
-            step = max(1, min(step, limit // largest))
+        longest = max(map(len, rows)) * _BYTES_PER_CHARACTER
+        step = max(1, min(_ROWS_PER_STATEMENT, self._packet_bytes // 2 // longest))
         for start in range(0, len(rows), step):
-            yield rows.slice(start, step).to_pylist()
+            yield rows[start : start + step]
 
     def _upsert_sql(self, to: Destination) -> tuple[str, str]:
         if to not in self._sql:
@@ -326,15 +324,16 @@ def _literals(column: Array) -> Array:
         column = column.cast(pa.int8())
     text = to_text(column)
     if pa.types.is_binary(kind):
-        text = pc.binary_join_element_wise("x'", text, "'", "")
+        text = join("x'", text, "'")
     elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind)):
         if pa.types.is_string(kind):
             text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), "'", "''")
-        text = pc.binary_join_element_wise("'", text, "'", "")
-    return pc.fill_null(text, "NULL")
+        text = join("'", text, "'")
+    filled: Array = text.fill_null("NULL")
+    return filled
 
 
-_AWAY = (RetryableError, "check that the server runs and can be reached from here")
+_AWAY: tuple[type[HeadraceError], str] = (RetryableError, "check that the server runs and can be reached from here")
 _BUSY = (RetryableError, "another transaction stands in the way; end it if this goes on")
 _LOGIN = (ConfigError, "correct user, password and database in the sink's `url`, or create them on the server")
 _GRANT = (ConfigError, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER on the database to the user")

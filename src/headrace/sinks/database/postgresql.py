@@ -29,7 +29,7 @@ from headrace.sinks.database.dialect import (
     Target,
     unsupported,
 )
-from headrace.sinks.values import Array, to_text
+from headrace.sinks.values import Array, join, to_text
 from headrace.ums.schema import ID, Column
 
 COPY_FROM_ROWS = 200
@@ -37,15 +37,18 @@ COPY_FROM_ROWS = 200
 
 _NAME_BYTES = 63
 _ARROW_DIGITS = 76
-_SESSION = (
-    "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET lock_timeout = '30s'; SET standard_conforming_strings = on; "
+_SESSION = "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET lock_timeout = '30s'; SET standard_conforming_strings = on"
+_WATCH = {
     # A server that is gone without a word is noticed after a minute instead of hours.
-    "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-)
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 
 
 def _is_utc(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None  # type: ignore[attr-defined]
+    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 def _numeric(kind: pa.DataType) -> str:
@@ -80,7 +83,7 @@ _SCANNED_AS = {
     "timestamp without time zone": _MICROS,
     "interval": _MICROS,
 }
-_HOLDS = {
+_HOLDS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "smallint": pa.int16(),
     "integer": pa.int32(),
@@ -127,7 +130,8 @@ class PostgreSql(Dialect):
             password=at.password,
             dbname=at.database,
             connect_timeout=10,
-            **dict(at.options),
+            **_WATCH,  # type: ignore[arg-type]
+            **at.options,  # type: ignore[arg-type]
         )
         connection.execute(_SESSION)
         found = connection.execute("SELECT current_schema()").fetchone()
@@ -192,8 +196,7 @@ class PostgreSql(Dialect):
         numeric = re.fullmatch(r"numeric\((\d+),(\d+)\)", declared)
         if numeric and int(numeric[1]) <= _ARROW_DIGITS:
             return StoredType(pa.decimal256(int(numeric[1]), int(numeric[2])))
-        kind = _HOLDS.get(declared)
-        return None if kind is None else StoredType(kind)
+        return StoredType(_HOLDS[declared]) if declared in _HOLDS else None
 
     def default(self, value: Array, declared: str) -> str:
         text = _wire(value)[0].as_py()
@@ -313,7 +316,7 @@ def _wire(column: Array) -> Array:
         if first is not None and first < "0001":
             text = pa.array([_with_era(v) for v in text.to_pylist()], pa.utf8())
         if _is_utc(kind):
-            text = pc.binary_join_element_wise(text, "Z", "")
+            text = join(text, "Z")
     return text
 
 

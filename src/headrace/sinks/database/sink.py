@@ -170,7 +170,7 @@ class DatabaseSink(Sink):
         pending, self._pending, self._pending_rows = self._pending, {}, 0
         for namespace, batches in pending.items():
             table = self._with_key(batches[0].table)
-            gathered = ChangeBatch(table, pa.concat_batches([batch.data for batch in batches])).newest_per_key()
+            gathered = ChangeBatch(table, _concat([batch.data for batch in batches])).newest_per_key()
             to = self._destinations[namespace]
             columns = _columns(gathered)
             _refuse_null_keys(to, columns)
@@ -216,6 +216,11 @@ class DatabaseSink(Sink):
             yield
         except self._dialect.driver_errors as error:
             raise self._dialect.translate(error) from error
+
+
+def _concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]
+    return joined
 
 
 def _columns(batch: ChangeBatch) -> list[Array]:

@@ -67,14 +67,14 @@ def _as_dated_text(column: Array) -> list[Any]:
 
 
 def _is_utc(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None  # type: ignore[attr-defined]
+    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str, Callable[[Array], list[Any]], pa.DataType], ...] = (
     # Arrow, declared type, values for the driver, what the declared type can hold
     (pa.types.is_boolean, "INTEGER", _as_numbers, pa.int64()),
     # Has no affinity, so values stay as given: integers up to 2^63-1, decimal text above. Exact, but text sorts after numbers.
-    (pa.types.is_uint64, "UNSIGNED64 BLOB", _as_unsigned, pa.uint64()),
+    (pa.types.is_uint64, "UNSIGNED64 BLOB", _as_unsigned, pa.decimal256(20, 0)),
     (pa.types.is_integer, "INTEGER", _as_numbers, pa.int64()),
     (pa.types.is_floating, "REAL", _as_floats, pa.float64()),
     (pa.types.is_decimal, "TEXT", _as_text, pa.utf8()),

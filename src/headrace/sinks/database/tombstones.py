@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -41,7 +40,7 @@ def settle(dialect: Dialect, tombstones: Destination, to: Destination, columns: 
     where = " AND ".join(f"{dialect.quote(name)} = {PARAMETER}" for name in to.target.key)
     delete = f"DELETE FROM {dialect.table(to.target)} WHERE {where}"
 
-    buried = dict(_buried(dialect, to, hashes))
+    buried: dict[str, int] = dict(_buried(dialect, to, hashes))
     late = [(*key, buried[h]) for key, h in zip(keys, hashes, strict=True) if h in buried]
     if late:
         dialect.run(f"{delete} AND {ID} < {PARAMETER}", late)
@@ -60,13 +59,11 @@ def _hashes(key: Sequence[Array]) -> list[str]:
     return [hashlib.sha256(json.dumps(text).encode()).hexdigest() for text in texts]
 
 
-def _buried(dialect: Dialect, to: Destination, hashes: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _buried(dialect: Dialect, to: Destination, hashes: Sequence[str]) -> Iterator[Row]:
     for start in range(0, len(hashes), _KEYS_PER_QUERY):
         part = hashes[start : start + _KEYS_PER_QUERY]
         sql = (
             f"SELECT key_hash, {ID} FROM {dialect.table(TARGET)} "
             f"WHERE table_name = {PARAMETER} AND key_hash IN ({', '.join([PARAMETER] * len(part))})"
         )
-        rows: list[tuple[Any, ...]] = dialect.run(sql, [(to.target.name, *part)])
-        for key_hash, stone_id in rows:
-            yield key_hash, stone_id
+        yield from dialect.run(sql, [(to.target.name, *part)])
