@@ -7,7 +7,7 @@ A follower (stream/deliver.py) calls a sink in one thread, in this order::
 
     sink = Class(config, flow)          no I/O
     sink.position()                     once, at start: where to read on, when the store itself remembers it
-    ( prepare(table)?  write(batch)* )* then commit(position), again and again
+    ( prepare(table)?  (write(batch) | clear(clear))* )* then commit(position), again and again
     close()
 """
 
@@ -21,7 +21,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.model import Model
-from headrace.ums.change import ChangeBatch
+from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import TableSchema
 
 
@@ -74,6 +74,10 @@ class Sink(ABC):
         Raises RetryableError (the follower calls `reset` by closing and reopening the sink and goes back to the last
         committed position), DataError (rows that the store refuses), FatalError.
         """
+
+    @abstractmethod
+    def clear(self, clear: Clear) -> None:
+        """All rows of the table whose `_ums_id_` is smaller than the clear's are gone; as a delete of each of them. Same errors as `write`."""
 
     @abstractmethod
     def commit(self, position: Position) -> None:
