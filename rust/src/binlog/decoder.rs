@@ -104,16 +104,17 @@ impl Decoder {
         }
     }
 
+    /// Begins afresh at a place: what is pending, and a transaction under way, are forgotten; tables keep their indexes.
     pub fn start(&mut self, file: &str, offset: u64, commit_ts_us: i64) -> Read<()> {
-        self.require_no_open_rows()?;
         self.place = Place::new(file, offset)?;
         self.place.id(offset)?;
         self.expects_magic = offset == 0 && !self.network;
         self.format = None;
         self.mapped.clear();
         self.transaction = Transaction::default();
-        self.commit_ts_us = self.commit_ts_us.max(commit_ts_us);
+        self.commit_ts_us = commit_ts_us;
         self.complete = None;
+        self.pending = Pending::default();
         self.failed = None;
         self.incomplete_at = None;
         Ok(())
