@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.cli.decode import jsonl_lines
+from headrace.cli.jsonl import jsonl_lines
 from headrace.codec.binlog import BinlogReader, Ddl, Rows, decode_file
 from headrace.errors import HeadraceError, SourceError
 from headrace.ums.schema import SYSTEM_FIELDS
