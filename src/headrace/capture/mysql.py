@@ -134,13 +134,13 @@ class MySqlSource:
             if used:
                 continue
             following = files.after(position.file)
-            if following is not None:
-                files.must_end_here(position)
-                position = BinlogPosition(following, len(MAGIC))
-                gatherer.go_to(position)
+            yield gatherer.event(caught_up=following is None)
+            if following is None:
+                time.sleep(_WAIT_S)
                 continue
-            yield gatherer.event(caught_up=True)
-            time.sleep(_WAIT_S)
+            files.must_end_here(position)
+            position = BinlogPosition(following, len(MAGIC))
+            gatherer.go_to(position)
 
     def _follow_server(self, start: Mark | None) -> Iterator[Event]:
         replica = self._connect()

@@ -257,4 +257,5 @@ class Follower:
 
 def _concatenated(table: TableSchema, changes: Iterable[ChangeBatch | Clear]) -> ChangeBatch:
     batches = [change.data for change in changes if isinstance(change, ChangeBatch)]
-    return ChangeBatch(table, batches[0] if len(batches) == 1 else pa.concat_batches(batches))
+    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]
+    return ChangeBatch(table, joined)
