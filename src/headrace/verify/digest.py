@@ -107,7 +107,8 @@ def _cast_parts(values: Array, to: pa.DataType, first_row: int, misfits: dict[in
 
 
 def _nulls(count: int, kind: pa.DataType) -> Array:
-    nulls: Array = pa.repeat(pa.scalar(None, kind), count)
+    null: Any = pa.scalar(None, kind)
+    nulls: Array = pa.repeat(null, count)
     return nulls
 
 

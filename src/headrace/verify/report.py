@@ -35,7 +35,9 @@ class Report:
         return Group(self._summary(), *(_details(table) for table in self.tables if not table.ok))
 
     def _summary(self) -> Table:
-        summary = Table("Table", "Expected rows", "Actual rows", "Differing keys", "Result")
+        summary = Table(
+            "Table", "Expected", "Actual", "Differing", "Result", title="rows and differing keys", title_justify="left"
+        )
         summary.columns[0].overflow = "fold"
         for column in summary.columns[1:4]:
             column.justify = "right"
