@@ -102,8 +102,9 @@ def storage(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except NotADirectoryError as error:
+        in_the_way = next((above for above in (path, *path.parents) if above.is_file()), path)
         raise ConfigError(
-            f"{error.filename or path} is not a directory, so there is no log in it",
+            f"{in_the_way} is not a directory, so there is no log in it",
             fix="name the directory of a log, or one that is not there yet",
         ) from error
     except OSError as error:
