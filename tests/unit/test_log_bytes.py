@@ -13,7 +13,7 @@ ENTRIES = [Entry(b"key", b"value", 7), Entry(b"", b"", -1), Entry(b"k", b"x" * 3
 
 
 def test_a_batch_comes_back() -> None:
-    data = b"before" + encode(ENTRIES, base_offset=40, epoch=3)
+    data = b"before" + b"".join(encode(ENTRIES, base_offset=40, epoch=3))
     header = header_at(data, 6)
     assert (header.length, header.base_offset, header.epoch, header.max_time_ms, header.entries) == (
         len(data) - 6, 40, 3, 7, 3,
@@ -26,7 +26,7 @@ def test_a_batch_comes_back() -> None:
 
 
 def test_every_flipped_bit_is_noticed() -> None:
-    data = encode(ENTRIES[:2], base_offset=1, epoch=1)
+    data = b"".join(encode(ENTRIES[:2], base_offset=1, epoch=1))
     for bit in range(len(data) * 8):
         spoiled = bytearray(data)
         spoiled[bit // 8] ^= 1 << bit % 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +30,9 @@ class Disk:
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         return os.pwrite(fd, data, position)
+
+    def pwritev(self, fd: int, parts: Sequence[bytes], position: int) -> int:
+        return os.pwritev(fd, parts, position)
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
@@ -111,10 +114,13 @@ def storage(action: str, path: Path) -> Iterator[None]:
         raise storage_error(action, path, error) from error
 
 
-def write_all(disk: Disk, fd: int, data: bytes, position: int) -> None:
-    """Writes all of `data`: the kernel may take less at a time, most of all just before a disk is full."""
-    left = memoryview(data)
+def write_all(disk: Disk, fd: int, parts: Sequence[bytes], position: int) -> None:
+    """Writes all parts, one after the other: the kernel may take less at a time, most of all just before a disk is full."""
+    written = disk.pwritev(fd, parts, position)
+    if written == sum(map(len, parts)):
+        return
+    left = memoryview(b"".join(parts))[written:]
     while left:
-        written = disk.pwrite(fd, left, position)
         position += written
+        written = disk.pwrite(fd, left, position)
         left = left[written:]
