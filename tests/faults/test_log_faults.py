@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from log_writer import value
 
-from headrace.errors import StorageError
+from headrace.errors import FencedError, StorageError
 from headrace.log.base import Entry, Record, Span
 from headrace.log.directory import DirectoryLog
 
@@ -86,6 +86,23 @@ def test_a_write_refused_by_the_system_is_taken_back(tmp_path: Path) -> None:
     records = list(open_log(tmp_path).read("t", 0, Span(0, 1 << 60)))
     assert is_as_written(records, 0)
     assert len(records) == acknowledged[-1]
+
+
+def test_a_forked_child_does_not_write_with_its_parents_lock(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append("t", 0, [Entry(b"k", value(0), 0)])
+    child = os.fork()
+    if child == 0:
+        try:
+            log.append("t", 0, [Entry(b"k", b"child", 0)])
+        except FencedError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    log.append("t", 0, [Entry(b"k", value(1), 0)])
+    assert is_as_written(list(log.read("t", 0, Span(0, 1 << 60))), 0)
+    log.close()
 
 
 @pytest.fixture

@@ -46,7 +46,8 @@ class Log(Protocol):
     def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
         """Appends `entries` as one unit: all of them or, after a crash, none. Durable on return; the span is theirs.
 
-        Raises StorageError when the disk refuses, FencedError when another process has become the partition's writer.
+        Raises StorageError when the disk refuses (nothing is left behind then, and a later append may succeed), RetryableError
+        when another process is the partition's writer and stays it, FencedError when another has taken over from this one.
         """
         ...
 

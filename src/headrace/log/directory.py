@@ -51,8 +51,10 @@ from pydantic import Field
 from headrace.errors import ConfigError
 from headrace.log.base import Entry, Record, Span
 from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage
+from headrace.log.ownership import holder
 from headrace.log.reader import PartitionReader
 from headrace.log.retention import Keep
+from headrace.log.segment import segment_path
 from headrace.log.writer import PartitionWriter
 from headrace.model import Model
 
@@ -132,6 +134,22 @@ class DirectoryLog:
                 raise ConfigError(f"there is no log at {root}", fix="check the path") from None
         _refuse_foreign(root, names)
         return sorted(topic for name in names if _topic_name(topic := unquote(name)) == name)
+
+    def statistics(self, topic: str, partition: int) -> dict[str, int | str]:
+        """For people: segments, bytes, epoch and state of a partition."""
+        reader = self.reader(topic, partition)
+        directory = self.directory(topic, partition)
+        with storage("look into", directory):
+            sizes = [segment_path(directory, base).stat().st_size for base in reader.segments()]
+        end = reader.end()
+        return {
+            "segments": len(sizes),
+            "bytes": sum(sizes),
+            "epoch": 0 if end is None else end.epoch,
+            "state": "closed"
+            if end is not None and end.clean
+            else f"open, last writer {holder(self._disk, directory)}",
+        }
 
     def reader(self, topic: str, partition: int) -> PartitionReader:
         """The reader of a partition that need not exist yet."""
