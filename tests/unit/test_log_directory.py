@@ -111,7 +111,7 @@ def test_a_path_that_is_a_file(tmp_path: Path, use: Callable[[DirectoryLog], obj
 def test_a_directory_of_other_things_is_not_made_a_log(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     log = open_log(tmp_path)
-    for use in (lambda: log.append("t", 0, [entry(b"a")]), log.topics):
+    for use in (lambda: log.append("t", 0, [entry(b"a")]), log.topics, lambda: log.spans("t")):
         with pytest.raises(ConfigError, match="is not a log: it holds photos"):
             use()
     assert list(tmp_path.iterdir()) == [tmp_path / "photos"]

@@ -1,7 +1,7 @@
 """The contract of a log: topics of partitions of entries, each with an offset that never changes.
 
 A log is where two running processes meet: one appends, any number read, in other processes or on other machines.
-Every implementation passes `headrace.testing.LogConformance`.
+Every implementation passes `headrace.testing.log.LogConformance`.
 """
 
 from __future__ import annotations

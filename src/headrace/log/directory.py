@@ -209,6 +209,8 @@ class DirectoryLog:
             try:
                 names = self._disk.names(path)
             except FileNotFoundError:
+                with suppress(FileNotFoundError):
+                    _refuse_foreign(self._config.path, self._disk.names(self._config.path))
                 return []
         return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
