@@ -1,1 +1,1 @@
-"""Benchmarks: each is one file, run as ``python -m bench.<name>``; results with machine and versions are in results/."""
+"""Benchmarks: each file one question, answered side by side with a peer or a limit in one run. `python -m bench.<name>`."""

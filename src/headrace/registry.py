@@ -42,6 +42,8 @@ def load(kind: str, name: str) -> type:
     try:
         loaded: type = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("headrace"):
+            raise
         raise missing_driver(error) from error
     return loaded
 

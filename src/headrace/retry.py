@@ -1,49 +1,46 @@
-"""Trying again: the only place where headrace waits and repeats.
-
-The delay grows by half each time (full jitter between half and the whole of it), from the error's own `retry_after_s` up to
-`longest_s`. When `give_up_after_s` has passed since the first failure, the last error is raised as it is.
-"""
+"""Trying again: the one rule of how long headrace waits before it repeats something, and when it stops."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from headrace.errors import FencedError, RetryableError
 
-T = TypeVar("T")
 
+class Backoff:
+    """Pauses between attempts: half as long again each time (with jitter), from the error's `retry_after_s` up to `longest_s`.
 
-def retrying(
-    action: Callable[[], T],
-    *,
-    give_up_after_s: float,
-    longest_s: float = 5.0,
-    on_retry: Callable[[RetryableError, float], None] | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> T:
-    """Runs `action` until it returns; a RetryableError is waited out, every other error goes through.
-
-    `on_retry` is called before each pause with the error and the pause in seconds. FencedError is never retried here: what
-    was fenced must not write again.
+    `failing_since_s` (seconds since 1970) carries an outage over from an earlier instance, so that many short lives do not
+    wait for ever; it is None while all is well.
     """
-    started_at: float | None = None
-    delay_s = 0.0
-    while True:
-        try:
-            return action()
-        except FencedError:
-            raise
-        except RetryableError as error:
-            now = clock()
-            started_at = now if started_at is None else started_at
-            delay_s = min(longest_s, max(error.retry_after_s, delay_s * 1.5))
-            if now - started_at + delay_s > give_up_after_s:
-                raise
-            pause_s = delay_s * random.uniform(0.5, 1.0)
-            if on_retry is not None:
-                on_retry(error, pause_s)
-            sleep(pause_s)
+
+    def __init__(
+        self,
+        give_up_after_s: float,
+        *,
+        failing_since_s: float | None = None,
+        longest_s: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.failing_since_s = failing_since_s
+        self._give_up_after_s = give_up_after_s
+        self._longest_s = longest_s
+        self._clock = clock
+        self._delay_s = 0.0
+
+    def failed(self, error: RetryableError) -> float:
+        """The pause in seconds before the next attempt; raises `error` when it has lasted too long or was fenced."""
+        now = self._clock()
+        if self.failing_since_s is None:
+            self.failing_since_s = now
+        if isinstance(error, FencedError) or now - self.failing_since_s >= self._give_up_after_s:
+            raise error
+        self._delay_s = min(self._longest_s, max(error.retry_after_s, self._delay_s * 1.5))
+        return self._delay_s * random.uniform(0.5, 1.0)
+
+    def worked(self) -> None:
+        """An attempt made progress: the outage is over."""
+        self.failing_since_s = None
+        self._delay_s = 0.0

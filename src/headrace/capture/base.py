@@ -27,6 +27,10 @@ class Event:
 class Source(Protocol):
     """Reads one source in order. One instance belongs to one runner."""
 
+    def check(self) -> None:
+        """Tells whether the source can be captured, before anything is started: raises what `follow` would."""
+        ...
+
     def tables(self) -> Sequence[TableSchema]:
         """The tables that it captures, as far as they are known now."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +69,44 @@ class Log(Protocol):
     def close(self) -> None:
         """Releases files, connections and the writer's lock. Idempotent."""
         ...
+
+
+@runtime_checkable
+class TimeIndexed(Protocol):
+    """What a log offers besides when it finds offsets by time without reading everything."""
+
+    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
+        """See the function `offset_at`."""
+        ...
+
+
+def last(log: Log, topic: str, partition: int, key: bytes) -> Record | None:
+    """The newest entry with this key, None when there is none. Reads backwards in growing steps: quick when it is near the end."""
+    kept = log.spans(topic).get(partition, Span(0, 0))
+    stop = kept.stop
+    step = 64
+    while stop > kept.start:
+        start = max(kept.start, stop - step)
+        found = None
+        for record in log.read(topic, partition, Span(start, stop)):
+            if record.entry.key == key:
+                found = record
+        if found is not None:
+            return found
+        stop = start
+        step *= 2
+    return None
+
+
+def offset_at(log: Log, topic: str, partition: int, time_ms: int) -> int:
+    """The first offset whose entry has this time or a later one; the end of the partition when there is none yet.
+
+    Times may go back in a log, so entries after that offset can still be older.
+    """
+    if isinstance(log, TimeIndexed):
+        return log.offset_at(topic, partition, time_ms)
+    kept = log.spans(topic).get(partition, Span(0, 0))
+    for record in log.read(topic, partition, kept):
+        if record.entry.time_ms >= time_ms:
+            return record.offset
+    return kept.stop

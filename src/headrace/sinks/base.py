@@ -47,8 +47,6 @@ class Capabilities:
     """A table without a key is refused (with a clear message) unless the flow names key columns."""
     remembers_position: bool
     """`commit` stores the position atomically with the rows, so each change is in the store exactly once."""
-    commit_interval_s: float
-    """How long `write` may gather before `commit`; 0 means commit as soon as everything that is there was written."""
     scans: bool
     """`scan` works."""
 
@@ -58,6 +56,8 @@ class Sink(ABC):
 
     Config: ClassVar[type[Model]]
     capabilities: ClassVar[Capabilities]
+    commit_interval_s: float = 0.0
+    """How long `write` may gather before `commit`; 0 means commit as soon as everything that is there was written."""
 
     @abstractmethod
     def prepare(self, table: TableSchema) -> None:
@@ -78,6 +78,9 @@ class Sink(ABC):
     @abstractmethod
     def commit(self, position: Position) -> None:
         """Makes everything written so far durable and visible, as one unit where the store can. Same errors as `write`."""
+
+    def check(self) -> None:
+        """Tells whether the target can be used, before anything is started: raises what `prepare` would."""
 
     def position(self, topic: str, partition: int) -> Position | None:
         """The position of the last commit, when the store remembers it (`remembers_position`); else None."""

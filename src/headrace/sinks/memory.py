@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from headrace.errors import ConfigError
-from headrace.model import Model
+from headrace.model import Component
 from headrace.sinks.base import Capabilities, Position, Sink
 from headrace.sinks.values import from_text
 from headrace.ums.change import ChangeBatch, is_delete
 from headrace.ums.schema import ID, TableSchema
 
 
-class MemoryConfig(Model):
+class MemoryConfig(Component):
     """Delivers into the memory of this process."""
 
     type: Literal["memory"]
@@ -50,7 +50,7 @@ class MemorySink(Sink):
     """Rows become visible at `commit`, together with the position."""
 
     Config = MemoryConfig
-    capabilities = Capabilities(needs_key=True, remembers_position=True, commit_interval_s=0, scans=True)
+    capabilities = Capabilities(needs_key=True, remembers_position=True, scans=True)
     stores: ClassVar[dict[str, MemoryStore]] = {}
 
     def __init__(self, config: MemoryConfig, flow: str) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from headrace.errors import ConfigError, DataError, HeadraceError
-from headrace.model import Model
+from headrace.model import Component, StoreUrl
 from headrace.sinks.base import Capabilities, Position, Sink
 from headrace.sinks.database import tombstones
 from headrace.sinks.database.dialect import ACTIVE, SYSTEM_COLUMNS, Destination, Target
@@ -34,11 +34,11 @@ from headrace.ums.schema import ID, TS, Namespace, TableSchema
 _SCAN_ROWS = 10_000
 
 
-class DatabaseConfig(Model):
+class DatabaseConfig(Component):
     """Delivers into tables of a relational database."""
 
     type: Literal["database"]
-    url: str
+    url: StoreUrl
     """``sqlite:///./mart.db``, ``postgresql://user:password@host:port/database``, ``mysql://…`` or ``mariadb://…``."""
     db_schema: str | None = Field(default=None, alias="schema")
     """The schema (MySQL: the database) of the target tables, which must exist; by default the connection's own."""
@@ -56,7 +56,7 @@ class DatabaseSink(Sink):
     """One connection to one database."""
 
     Config = DatabaseConfig
-    capabilities = Capabilities(needs_key=True, remembers_position=False, commit_interval_s=0, scans=True)
+    capabilities = Capabilities(needs_key=True, remembers_position=False, scans=True)
 
     def __init__(self, config: DatabaseConfig, flow: str) -> None:
         self._config = config
@@ -86,6 +86,10 @@ class DatabaseSink(Sink):
             self._newest[family] = max(
                 table, self._newest.get(family, table), key=lambda version: version.namespace.version
             )
+
+    def check(self) -> None:
+        with self._driver_errors():
+            self._dialect.open()
 
     def write(self, batch: ChangeBatch) -> None:
         if len(batch) == 0:

@@ -1,0 +1,65 @@
+# The two commands of README are `make demo` and `make test`; the rest is for daily work. Each target can be run again and again.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMPS := .stamps
+RUST := $(shell find rust/src -name '*.rs') rust/Cargo.toml rust/Cargo.lock
+
+.PHONY: demo test test-fast test-long build servers lint lint-python lint-rust test-rust format lock wheel clean
+
+demo: build  ## the main job on a recorded shop: capture -> log -> Spark -> lake and database, verified
+	$(BIN)/headrace demo
+
+test: build servers lint test-rust  ## everything that CI runs
+	$(BIN)/pytest -m "not long"
+
+test-fast: build  ## below three minutes: no servers, no Spark
+	$(BIN)/pytest tests/unit tests/property tests/golden
+
+test-long: build servers  ## the full number of histories, kills and soaks
+	HEADRACE_LONG=1 $(BIN)/pytest --timeout 7200
+
+build: $(STAMPS)/native
+
+servers: $(STAMPS)/venv  ## MariaDB and PostgreSQL for the tests
+	$(BIN)/python -m tests.servers.install
+
+lint: lint-python lint-rust
+
+lint-python: $(STAMPS)/venv
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+lint-rust:
+	cd rust && cargo fmt --check
+	cd rust && cargo clippy --locked --all-targets -- -D warnings
+
+test-rust:
+	cd rust && cargo test --locked --quiet
+
+format: $(STAMPS)/venv
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	cd rust && cargo fmt
+
+lock: $(STAMPS)/venv  ## requirements/dev.lock anew from pyproject.toml
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --group dev --all-extras --generate-hashes --python-version 3.11 pyproject.toml --output-file requirements/dev.lock
+
+wheel: $(STAMPS)/venv
+	$(BIN)/maturin build --profile dist
+
+$(STAMPS)/venv: requirements/dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@command -v java >/dev/null || { echo "headrace needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "Python's venv module is missing (Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check --retries 10 --require-hashes -r requirements/dev.lock
+	mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/native: $(STAMPS)/venv $(RUST) pyproject.toml
+	@command -v cargo >/dev/null || { echo "building from source needs a Rust tool chain (rustup.rs); a wheel does not"; exit 1; }
+	PATH=$(CURDIR)/$(BIN):$$PATH MATURIN_PEP517_ARGS=--locked $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf .venv .stamps rust/target src/headrace/*.so .mypy_cache .ruff_cache .pytest_cache

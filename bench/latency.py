@@ -1,0 +1,172 @@
+"""Commit in MariaDB to visible in the target, at 500 changes a second for 60 seconds.
+
+Each change is a transaction of its own. "Commit" is the moment at which COMMIT returned to the writer; "visible" the moment at
+which a reader of the target that asks all the time first sees the row. Both are read off the same clock.
+Wanted: database p50 below 20 ms, p99 below 60 ms; lake p99 below 2 s (commit interval 1 s).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pyarrow.parquet as pq
+from tests.servers.mariadb import MariaDb
+from tests.servers.postgresql import PostgreSql
+
+from bench.machine import write_results
+
+RATE = 500
+SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+WARM_UP_S = 12
+TABLE = "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer_id INT, status VARCHAR(16), amount DECIMAL(12,2), note VARCHAR(100))"
+FLOW = """\
+source: {{type: mysql, name: db1, host: "{host}", port: {port}, user: "{user}", password: "{password}", tables: ["shop.*"]}}
+log: {{type: directory, path: ./log}}
+state: ./state
+flows:
+  - {{name: {name}, from: "mysql.db1.shop.*", to: {target}}}
+"""
+
+
+def main() -> None:
+    with PostgreSql() as postgresql, postgresql.database() as database:
+        targets = {
+            "PostgreSQL": (
+                f'{{type: database, url: "{postgresql.url(database)}"}}',
+                lambda _: postgresql_rows(postgresql.url(database)),
+            ),
+            "SQLite": (
+                '{type: database, url: "sqlite:///./mart.db"}',
+                lambda directory: sqlite_rows(directory / "mart.db"),
+            ),
+            "lake": ("{type: lake, path: ./lake}", lambda directory: lake_rows(directory / "lake")),
+        }
+        lines = ["| target | changes | p50 ms | p95 ms | p99 ms | max ms |", "|---|---|---|---|---|---|"]
+        for name, (target, rows) in targets.items():
+            delays_ms = measure(name.lower(), target, rows)
+            lines.append(
+                f"| {name} | {len(delays_ms):,} | "
+                + " | ".join(f"{value:.1f}" for value in quantiles(delays_ms))
+                + " |"
+            )
+    peers = "Peers on such a machine (500 changes/s, p50 / p99 ms): Debezium -> Kafka -> PostgreSQL 10.6 / 30.0, Flink CDC -> PostgreSQL 33 / 61, SeaTunnel 169 / 397."
+    write_results(
+        "latency", [*lines, "", f"{RATE} changes/s for {SECONDS} s, one target at a time, epochs of 30 s.", "", peers]
+    )
+
+
+def quantiles(delays_ms: list[float]) -> tuple[float, ...]:
+    ordered = sorted(delays_ms)
+    return (*(ordered[int(len(ordered) * share)] for share in (0.50, 0.95, 0.99)), ordered[-1])
+
+
+def measure(name: str, target: str, rows: Callable[[Path], Iterator[list[int]]]) -> list[float]:
+    """The delay of every change in ms, in one run against one target."""
+    with MariaDb() as server, tempfile.TemporaryDirectory(prefix="headrace-bench-") as work:
+        directory = Path(work)
+        server.execute("CREATE DATABASE shop")
+        server.execute(TABLE, database="shop")
+        flow = directory / "flow.yaml"
+        flow.write_text(
+            FLOW.format(
+                host=server.host, port=server.port, user=server.user, password=server.password, name=name, target=target
+            )
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "run", str(flow), "--json"], stdout=subprocess.DEVNULL
+        )
+        try:
+            return _delays(server, directory, rows)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+def _delays(server: MariaDb, directory: Path, rows: Callable[[Path], Iterator[list[int]]]) -> list[float]:
+    committed: dict[int, float] = {}
+    seen: dict[int, float] = {}
+    total = RATE * (SECONDS + WARM_UP_S)
+    writer = threading.Thread(target=_write, args=(server, committed, total))
+    server.execute("INSERT INTO orders VALUES (0, 1, 'first', 1, '')", database="shop")
+    for keys in rows(directory):
+        now = time.time()
+        for key in keys:
+            seen[key] = now
+        if 0 in seen and not writer.ident:
+            writer.start()
+        if len(seen) > total:
+            break
+    writer.join()
+    return [1000 * (seen[key] - at) for key, at in committed.items() if key > RATE * WARM_UP_S]
+
+
+def _write(server: MariaDb, committed: dict[int, float], total: int) -> None:
+    connection = server.connect("shop")
+    began = time.time()
+    with connection.cursor() as cursor:
+        for key in range(1, total + 1):
+            pause_s = began + key / RATE - time.time()
+            if pause_s > 0:
+                time.sleep(pause_s)
+            cursor.execute(
+                f"INSERT INTO orders VALUES ({key}, {key % 1000}, 'open', {key % 997}.25, 'a note of some length')"
+            )
+            committed[key] = time.time()
+    connection.close()
+
+
+def postgresql_rows(url: str) -> Iterator[list[int]]:
+    newest = -1
+    with psycopg.connect(url, autocommit=True) as connection:
+        while True:
+            try:
+                found = [key for (key,) in connection.execute("SELECT id FROM orders WHERE id > %s", [newest])]
+            except psycopg.errors.UndefinedTable:
+                found = []
+            newest = max([newest, *found])
+            yield found
+            time.sleep(0.0005)
+
+
+def sqlite_rows(path: Path) -> Iterator[list[int]]:
+    newest = -1
+    while not path.exists():
+        yield []
+        time.sleep(0.05)
+    connection = sqlite3.connect(path, isolation_level=None)
+    while True:
+        try:
+            found = [key for (key,) in connection.execute("SELECT id FROM orders WHERE id > ?", [newest])]
+        except sqlite3.OperationalError:
+            found = []
+        newest = max([newest, *found])
+        yield found
+        time.sleep(0.0005)
+
+
+def lake_rows(path: Path) -> Iterator[list[int]]:
+    known: set[Path] = set()
+    while True:
+        found: list[int] = []
+        for commit in sorted((path / "_headrace").rglob("0*.json")):
+            if commit in known:
+                continue
+            known.add(commit)
+            for file in json.loads(commit.read_bytes()).get("files", []):
+                found += pq.read_table(path / file["path"], columns=["id"]).column("id").to_pylist()
+        yield found
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    main()

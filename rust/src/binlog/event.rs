@@ -1,0 +1,382 @@
+//! Events and the ones that are read whole: format description, query, rotate, GTIDs.
+//!
+//! ```text
+//! event = timestamp u32 | type u8 | server id u32 | length u32 | end position u32 | flags u16 | body | CRC32 (when switched on)
+//! ```
+
+use std::fmt;
+
+use super::charset::Charset;
+use super::cursor::Cursor;
+use super::fault::{Fault, Read};
+
+pub const HEADER_BYTES: usize = 19;
+pub const CHECKSUM_BYTES: usize = 4;
+const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
+const ENCRYPTED_MAGIC: [u8; 4] = [0xfd, b'b', b'i', b'n'];
+pub const MAGIC_BYTES: usize = 4;
+
+pub mod kind {
+    pub const QUERY: u8 = 2;
+    pub const STOP: u8 = 3;
+    pub const ROTATE: u8 = 4;
+    pub const INTVAR: u8 = 5;
+    pub const SLAVE: u8 = 7;
+    pub const APPEND_BLOCK: u8 = 9;
+    pub const DELETE_FILE: u8 = 11;
+    pub const RAND: u8 = 13;
+    pub const USER_VAR: u8 = 14;
+    pub const FORMAT_DESCRIPTION: u8 = 15;
+    pub const XID: u8 = 16;
+    pub const BEGIN_LOAD_QUERY: u8 = 17;
+    pub const EXECUTE_LOAD_QUERY: u8 = 18;
+    pub const TABLE_MAP: u8 = 19;
+    pub const WRITE_ROWS_V1: u8 = 23;
+    pub const UPDATE_ROWS_V1: u8 = 24;
+    pub const DELETE_ROWS_V1: u8 = 25;
+    pub const INCIDENT: u8 = 26;
+    pub const HEARTBEAT: u8 = 27;
+    pub const IGNORABLE: u8 = 28;
+    pub const ROWS_QUERY: u8 = 29;
+    pub const WRITE_ROWS: u8 = 30;
+    pub const UPDATE_ROWS: u8 = 31;
+    pub const DELETE_ROWS: u8 = 32;
+    pub const GTID: u8 = 33;
+    pub const ANONYMOUS_GTID: u8 = 34;
+    pub const PREVIOUS_GTIDS: u8 = 35;
+    pub const TRANSACTION_CONTEXT: u8 = 36;
+    pub const VIEW_CHANGE: u8 = 37;
+    pub const XA_PREPARE: u8 = 38;
+    pub const PARTIAL_UPDATE_ROWS: u8 = 39;
+    pub const TRANSACTION_PAYLOAD: u8 = 40;
+    pub const HEARTBEAT_V2: u8 = 41;
+    pub const GTID_TAGGED: u8 = 42;
+    pub const MARIADB_ANNOTATE: u8 = 160;
+    pub const MARIADB_CHECKPOINT: u8 = 161;
+    pub const MARIADB_GTID: u8 = 162;
+    pub const MARIADB_GTID_LIST: u8 = 163;
+    pub const MARIADB_START_ENCRYPTION: u8 = 164;
+    pub const MARIADB_QUERY_COMPRESSED: u8 = 165;
+    pub const MARIADB_DELETE_ROWS_COMPRESSED: u8 = 171;
+}
+
+const IN_USE_FLAG: u8 = 0x1;
+const ARTIFICIAL_FLAG: u16 = 0x20;
+const IGNORABLE_FLAG: u16 = 0x80;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    pub seconds: u32,
+    pub kind: u8,
+    pub server_id: u32,
+    pub length: usize,
+    /// Low 32 bits of the position behind the event; 0 when it has none.
+    pub end: u32,
+    flags: u16,
+}
+
+impl Header {
+    pub fn read(bytes: &[u8]) -> Read<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let (seconds, kind, server_id) = (cursor.u32()?, cursor.u8()?, cursor.u32()?);
+        let length =
+            usize::try_from(cursor.u32()?).map_err(|_| Fault::corrupt("an event too long for this machine"))?;
+        if length < HEADER_BYTES {
+            return Err(Fault::corrupt(format!("an event of {length} bytes, less than its header")));
+        }
+        Ok(Self { seconds, kind, server_id, length, end: cursor.u32()?, flags: cursor.u16()? })
+    }
+
+    /// Made by the server for this connection, not in its file.
+    pub fn is_artificial(&self) -> bool {
+        self.flags & ARTIFICIAL_FLAG != 0 || (self.kind == kind::ROTATE && self.seconds == 0) || self.end == 0
+    }
+
+    pub fn is_ignorable(&self) -> bool {
+        self.flags & IGNORABLE_FLAG != 0
+    }
+
+    pub fn ts_us(&self) -> i64 {
+        i64::from(self.seconds) * 1_000_000
+    }
+}
+
+/// Checks the four bytes that a file begins with.
+pub fn check_magic(bytes: [u8; MAGIC_BYTES]) -> Read<()> {
+    match bytes {
+        MAGIC => Ok(()),
+        ENCRYPTED_MAGIC => Err(encrypted()),
+        _ => Err(Fault::corrupt("the file does not begin as a binary log does")),
+    }
+}
+
+pub fn encrypted() -> Fault {
+    Fault::refused(
+        "the file is encrypted",
+        "capture from the server itself (it sends its log decrypted), or switch binlog encryption off and rotate the log",
+    )
+}
+
+/// True when the last four bytes are the CRC32 of those before them.
+pub fn checksum_fits(event: &[u8]) -> bool {
+    let Some((body, stored)) = event.split_last_chunk::<CHECKSUM_BYTES>() else { return false };
+    crc32fast::hash(body) == u32::from_le_bytes(*stored)
+}
+
+/// What a format description says: whether events end with a checksum.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    pub checksums: bool,
+}
+
+impl Format {
+    /// `event` is whole, with its header. Servers that know checksums end it with the algorithm and room for a CRC32.
+    pub fn read(event: &[u8]) -> Read<Self> {
+        let mut body = Cursor::new(event);
+        body.skip(HEADER_BYTES)?;
+        let version = body.u16()?;
+        if version != 4 {
+            return Err(Fault::refused(
+                format!("the log has version {version} (MySQL before 5.0 wrote it)"),
+                "capture from a server of version 5.6 or newer",
+            ));
+        }
+        let server: [u8; 50] = body.array()?;
+        body.skip(4)?;
+        let header_bytes = body.u8()?;
+        if usize::from(header_bytes) != HEADER_BYTES {
+            return Err(Fault::corrupt(format!("event headers of {header_bytes} bytes")));
+        }
+        if !knows_checksums(&server) {
+            return Ok(Self { checksums: false });
+        }
+        let Some((front, _)) = event.split_last_chunk::<CHECKSUM_BYTES>() else {
+            return Err(Fault::short(CHECKSUM_BYTES, event.len()));
+        };
+        match front.last() {
+            Some(0) => Ok(Self { checksums: false }),
+            Some(1) if Self::checksum_fits(event) => Ok(Self { checksums: true }),
+            Some(1) => Err(Fault::corrupt("the checksum of the format description is wrong")),
+            _ => Err(Fault::corrupt("the format description names a checksum that does not exist")),
+        }
+    }
+
+    /// The mark of a file in use is set when its checksum has been written already.
+    fn checksum_fits(event: &[u8]) -> bool {
+        let mut unmarked = event.to_vec();
+        if let Some(flags) = unmarked.get_mut(17) {
+            *flags &= !IN_USE_FLAG;
+        }
+        checksum_fits(&unmarked) || checksum_fits(event)
+    }
+}
+
+/// From `MySQL` 5.6.1 and `MariaDB` 5.3 on.
+fn knows_checksums(server: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(server);
+    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0_u32));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= if text.contains("MariaDB") { (5, 3, 0) } else { (5, 6, 1) }
+}
+
+pub struct Query {
+    pub schema: String,
+    pub sql: String,
+}
+
+impl Query {
+    pub fn read(mut body: Cursor<'_>) -> Read<Self> {
+        body.skip(8)?;
+        let schema_bytes = usize::from(body.u8()?);
+        body.skip(2)?;
+        let status_bytes = usize::from(body.u16()?);
+        let charset = client_charset(Cursor::new(body.bytes(status_bytes)?));
+        let schema = String::from_utf8_lossy(body.bytes(schema_bytes)?).into_owned();
+        body.skip(1)?;
+        Ok(Self { schema, sql: charset.decode_lossy(body.rest()) })
+    }
+}
+
+/// The character set that the statement is written in, out of the status variables.
+fn client_charset(mut status: Cursor<'_>) -> Charset {
+    const UTF8: Charset = Charset::Utf8 { max_bytes: 4 };
+    let mut find = || -> Read<Charset> {
+        loop {
+            match status.u8()? {
+                0 | 3 => status.skip(4)?,
+                1 => status.skip(8)?,
+                2 => {
+                    status.prefixed::<1>()?;
+                    status.skip(1)?;
+                }
+                5 | 6 => {
+                    status.prefixed::<1>()?;
+                }
+                4 => return Ok(Charset::of_collation(u64::from(status.u16()?)).unwrap_or(UTF8)),
+                _ => return Ok(UTF8),
+            }
+        }
+    };
+    find().unwrap_or(UTF8)
+}
+
+pub struct Rotate {
+    pub offset: u64,
+    pub file: String,
+}
+
+impl Rotate {
+    pub fn read(mut body: Cursor<'_>) -> Read<Self> {
+        let offset = body.u64()?;
+        Ok(Self { offset, file: String::from_utf8_lossy(body.rest()).into_owned() })
+    }
+}
+
+/// The name of a transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Gtid {
+    #[default]
+    None,
+    MySql {
+        source: [u8; 16],
+        tag: String,
+        number: u64,
+    },
+    MariaDb {
+        domain: u32,
+        server: u32,
+        sequence: u64,
+    },
+}
+
+impl fmt::Display for Gtid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::MariaDb { domain, server, sequence } => write!(f, "{domain}-{server}-{sequence}"),
+            Self::MySql { source, tag, number } => {
+                for (place, byte) in source.iter().enumerate() {
+                    write!(f, "{}{byte:02x}", if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" })?;
+                }
+                write!(f, "{}{tag}:{number}", if tag.is_empty() { "" } else { ":" })
+            }
+        }
+    }
+}
+
+/// What the event that opens a transaction says.
+#[derive(Debug, Default)]
+pub struct Opening {
+    pub gtid: Gtid,
+    pub original_commit_us: Option<i64>,
+    pub immediate_commit_us: Option<i64>,
+    /// `MariaDB`: rows follow at once, this is the BEGIN (else one statement follows, without COMMIT).
+    pub begins: bool,
+}
+
+impl Opening {
+    /// `MySQL`: flags u8, source 16, number u64, 2 u8, last committed u64, sequence u64, times (from 8.0 on).
+    pub fn mysql(mut body: Cursor<'_>, anonymous: bool) -> Read<Self> {
+        const HAS_ORIGINAL: u64 = 1 << 55;
+        body.skip(1)?;
+        let (source, number) = (body.array()?, body.u64()?);
+        let gtid = if anonymous { Gtid::None } else { Gtid::MySql { source, tag: String::new(), number } };
+        let mut opening = Self { gtid, ..Self::default() };
+        if body.left() < 1 + 16 + 7 || body.u8()? != 2 {
+            return Ok(opening);
+        }
+        body.skip(16)?;
+        let immediate = body.le(7)?;
+        let original = if immediate & HAS_ORIGINAL == 0 { immediate } else { body.le(7)? };
+        opening.immediate_commit_us = i64::try_from(immediate & !HAS_ORIGINAL).ok();
+        opening.original_commit_us = i64::try_from(original).ok();
+        Ok(opening)
+    }
+
+    /// `MariaDB`: sequence u64, domain u32, flags u8.
+    pub fn mariadb(mut body: Cursor<'_>, header: &Header) -> Read<Self> {
+        const STANDALONE: u8 = 1;
+        let (sequence, domain, flags) = (body.u64()?, body.u32()?, body.u8()?);
+        Ok(Self {
+            gtid: Gtid::MariaDb { domain, server: header.server_id, sequence },
+            immediate_commit_us: Some(header.ts_us()),
+            original_commit_us: None,
+            begins: flags & STANDALONE == 0,
+        })
+    }
+
+    /// `MySQL` 8.3 and newer, for a GTID with a tag: numbered fields in the encoding of its serialization library.
+    pub fn tagged(mut body: Cursor<'_>) -> Read<Self> {
+        let _version = varying(&mut body)?;
+        let _size = varying(&mut body)?;
+        let _last_field_to_know = varying(&mut body)?;
+        let (mut source, mut number, mut tag) = ([0; 16], 0, String::new());
+        let mut opening = Self::default();
+        while !body.is_empty() {
+            match varying(&mut body)? {
+                1 => {
+                    for byte in &mut source {
+                        *byte = u8::try_from(varying(&mut body)?).map_err(|_| Fault::corrupt("a GTID's source"))?;
+                    }
+                }
+                // Signed: the lowest bit is the sign.
+                2 => number = varying(&mut body)? >> 1,
+                3 => {
+                    let length = usize::try_from(varying(&mut body)?).unwrap_or(usize::MAX);
+                    tag = String::from_utf8_lossy(body.bytes(length)?).into_owned();
+                }
+                6 => opening.immediate_commit_us = i64::try_from(varying(&mut body)?).ok(),
+                7 => opening.original_commit_us = i64::try_from(varying(&mut body)?).ok(),
+                _ => {
+                    varying(&mut body)?;
+                }
+            }
+        }
+        opening.original_commit_us = opening.original_commit_us.or(opening.immediate_commit_us);
+        opening.gtid = Gtid::MySql { source, tag, number };
+        Ok(opening)
+    }
+}
+
+/// A number whose first byte says by its lowest one-bits how many bytes follow.
+fn varying(cursor: &mut Cursor<'_>) -> Read<u64> {
+    let first = cursor.u8()?;
+    let more = first.trailing_ones();
+    let high = cursor.le(more as usize)?;
+    if more >= 7 {
+        return Ok(high);
+    }
+    Ok(u64::from(first >> (more + 1)) | high << (7 - more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_transactions() {
+        let source = *b"\x3e\x11\xfa\x47\x71\xca\x11\xe1\x9e\x33\xc8\x0a\xa9\x42\x95\x62";
+        let plain = Gtid::MySql { source, tag: String::new(), number: 23 };
+        assert_eq!(plain.to_string(), "3e11fa47-71ca-11e1-9e33-c80aa9429562:23");
+        let tagged = Gtid::MySql { source, tag: "blue".to_owned(), number: 23 };
+        assert_eq!(tagged.to_string(), "3e11fa47-71ca-11e1-9e33-c80aa9429562:blue:23");
+        assert_eq!(Gtid::MariaDb { domain: 0, server: 10, sequence: 7 }.to_string(), "0-10-7");
+        assert_eq!(Gtid::None.to_string(), "");
+    }
+
+    #[test]
+    fn numbers_of_varying_length() {
+        assert_eq!(varying(&mut Cursor::new(&[0b0000_0110])).ok(), Some(3));
+        assert_eq!(varying(&mut Cursor::new(&[0b1111_1101, 0b1])).ok(), Some(0b111_1111));
+        assert_eq!(varying(&mut Cursor::new(&[0xff, 1, 0, 0, 0, 0, 0, 0, 0])).ok(), Some(1));
+        assert!(varying(&mut Cursor::new(&[0xff, 1])).is_err());
+    }
+
+    #[test]
+    fn checksums_came_with_these_versions() {
+        assert!(knows_checksums(b"8.0.36-2ubuntu3\0"));
+        assert!(knows_checksums(b"10.11.19-MariaDB-log\0"));
+        assert!(knows_checksums(b"5.6.1\0"));
+        assert!(!knows_checksums(b"5.5.62-log\0"));
+    }
+}

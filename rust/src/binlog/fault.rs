@@ -1,0 +1,67 @@
+//! What can be wrong with a log, sorted by who must act: the bytes (`Corrupt`) or the source's settings (`Refused`).
+
+use std::fmt::Display;
+
+/// Result of reading bytes. The error is one pointer wide, so that `Read<()>` costs nothing in the value loop.
+pub type Read<T> = Result<T, Fault>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The bytes are not what was written.
+    Corrupt,
+    /// The log cannot be captured as it is; a setting has to change.
+    Refused,
+}
+
+#[derive(Clone, Debug)]
+pub struct Fault(Box<Detail>);
+
+#[derive(Clone, Debug)]
+struct Detail {
+    blame: Blame,
+    message: String,
+    fix: String,
+}
+
+const CORRUPT_FIX: &str =
+    "fetch the file from the server again; if it is damaged there too, check that disk and restore from a backup";
+
+impl Fault {
+    #[cold]
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(Blame::Corrupt, message.into(), CORRUPT_FIX.to_owned())
+    }
+
+    #[cold]
+    pub fn refused(message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::new(Blame::Refused, message.into(), fix.into())
+    }
+
+    #[cold]
+    pub fn short(wanted: usize, there: usize) -> Self {
+        Self::corrupt(format!("{wanted} bytes are needed where {there} are left"))
+    }
+
+    fn new(blame: Blame, message: String, fix: String) -> Self {
+        Self(Box::new(Detail { blame, message, fix }))
+    }
+
+    /// The same fault with its place in front of the message.
+    #[must_use]
+    pub fn at(mut self, place: impl Display) -> Self {
+        self.0.message = format!("{place}: {}", self.0.message);
+        self
+    }
+
+    pub fn blame(&self) -> Blame {
+        self.0.blame
+    }
+
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub fn fix(&self) -> &str {
+        &self.0.fix
+    }
+}

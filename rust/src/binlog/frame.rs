@@ -1,0 +1,127 @@
+//! Where the next event is: in a file one stands behind the other; on the wire each is in packets.
+//!
+//! ```text
+//! packet  = length u24 | sequence u8 | payload          a payload of 2^24 - 1 bytes goes on in the next packet
+//! payload = 0x00, event | 0xff, error code u16, '#', SQL state 5, text | 0xfe (the server has nothing more)
+//! ```
+
+use std::borrow::Cow;
+
+use super::cursor::Cursor;
+use super::event::Header;
+use super::fault::{Fault, Read};
+
+const FULL_PACKET_BYTES: usize = (1 << 24) - 1;
+const PACKET_HEADER_BYTES: usize = 4;
+
+/// An event and how many bytes of input it took.
+pub struct Frame<'a> {
+    pub event: Cow<'a, [u8]>,
+    pub used: usize,
+}
+
+/// The event at the beginning of `data`; None when its end is not there yet.
+pub fn in_file(data: &[u8]) -> Read<Option<Frame<'_>>> {
+    if data.len() < super::event::HEADER_BYTES {
+        return Ok(None);
+    }
+    let used = Header::read(data)?.length;
+    Ok(data.get(..used).map(|event| Frame { event: Cow::Borrowed(event), used }))
+}
+
+/// As `in_file`, for the packets of a connection. The packets of a large event are joined, which copies them.
+pub fn in_packets(data: &[u8]) -> Read<Option<Frame<'_>>> {
+    let mut cursor = Cursor::new(data);
+    let mut parts = Vec::new();
+    loop {
+        let Some((part, goes_on)) = packet(&mut cursor) else { return Ok(None) };
+        parts.push(part);
+        if !goes_on {
+            break;
+        }
+    }
+    let used = data.len() - cursor.left();
+    let first = parts.first().copied().unwrap_or_default();
+    let event = match first.split_first() {
+        Some((0x00, event)) => event,
+        Some((0xff, _)) => return Err(server_error(first)),
+        Some((0xfe, _)) => {
+            return Err(Fault::refused(
+                "the server ended the stream of its log",
+                "start the capture again; if it happens at once, the connection asks for no more than what is there",
+            ));
+        }
+        other => {
+            return Err(Fault::corrupt(format!("a packet of the log begins with {:?}", other.map(|(byte, _)| byte))));
+        }
+    };
+    let event = match parts.split_first_mut() {
+        Some((head, more)) if !more.is_empty() => {
+            *head = event;
+            Cow::Owned(parts.concat())
+        }
+        _ => Cow::Borrowed(event),
+    };
+    let length = Header::read(&event)?.length;
+    if length != event.len() {
+        return Err(Fault::corrupt(format!("an event of {length} bytes in a packet of {}", event.len())));
+    }
+    Ok(Some(Frame { event, used }))
+}
+
+/// One payload, and whether the next packet goes on with it.
+fn packet<'a>(cursor: &mut Cursor<'a>) -> Option<(&'a [u8], bool)> {
+    if cursor.left() < PACKET_HEADER_BYTES {
+        return None;
+    }
+    let length = usize::try_from(cursor.u24().ok()?).ok()?;
+    cursor.skip(1).ok()?;
+    Some((cursor.bytes(length).ok()?, length == FULL_PACKET_BYTES))
+}
+
+fn server_error(payload: &[u8]) -> Fault {
+    let mut cursor = Cursor::new(payload);
+    let code = cursor.skip(1).and_then(|()| cursor.u16()).unwrap_or(0);
+    let text = String::from_utf8_lossy(cursor.rest()).into_owned();
+    // The state is '#' and five letters.
+    let text = text.strip_prefix('#').and_then(|rest| rest.get(5..)).unwrap_or(&text);
+    let fix = match code {
+        1236 => {
+            "the position is no longer (or not) in the server's logs, or a setting is wrong, as its text says: load the tables again and start from there"
+        }
+        1227 | 1045 => "grant REPLICATION SLAVE and REPLICATION CLIENT to the capture's user",
+        _ => "see the server's text and its error log",
+    };
+    Fault::refused(format!("the server answered error {code}: {text}"), fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(data: &[u8]) -> String {
+        in_packets(data).err().map(|fault| fault.message().to_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_error_of_the_server_keeps_its_text() {
+        let mut data = vec![14, 0, 0, 1, 0xff, 0xd4, 0x04];
+        data.extend(b"#HY000Gone");
+        data.truncate(4 + 13);
+        data[0] = 13;
+        assert_eq!(message(&data), "the server answered error 1236: Gone");
+    }
+
+    #[test]
+    fn packets_that_are_not_whole_are_left() {
+        assert!(in_packets(&[20, 0, 0]).is_ok_and(|frame| frame.is_none()));
+        assert!(in_packets(&[20, 0, 0, 1, 0]).is_ok_and(|frame| frame.is_none()));
+        assert!(in_file(&[0; 18]).is_ok_and(|frame| frame.is_none()));
+    }
+
+    #[test]
+    fn events_shorter_than_their_header_are_corrupt() {
+        assert!(in_file(&[0; 19]).is_err());
+        assert!(in_packets(&[1, 0, 0, 1, 0]).is_err());
+    }
+}

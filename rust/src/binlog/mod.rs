@@ -1,0 +1,38 @@
+//! The native decoder of `MySQL` and `MariaDB` binary logs: whole buffers in, Arrow batches out.
+//!
+//! ```text
+//! file = fe 62 69 6e | event, event, …            event = header (19 bytes) | body | CRC32
+//!
+//!   format description → (previous GTIDs) → transaction, transaction, … → rotate or stop
+//!   transaction = GTID | BEGIN | (table map… | row event…)… | XID or COMMIT       or      GTID | one DDL statement
+//! ```
+//! Crash story: the decoder holds nothing that is not in the log. Everything between two boundaries can be decoded again, with
+//! the same ids, from the boundary before; a boundary is handed out only together with all rows before it. A file that ends in
+//! the middle of an event is one that is being written: those bytes are left for the next time.
+//!
+//! How bytes become columns: a table map is read once into a `Table`; its columns (`columns`, the one table of types) make
+//! `lanes`, which carry values from images (`image`) into Arrow arrays (`rows`, `pending`). Tables that nobody wants are stepped over.
+
+mod charset;
+mod columns;
+mod cursor;
+mod decimal;
+mod decoder;
+mod event;
+mod fault;
+mod frame;
+mod image;
+mod include;
+mod inflate;
+mod json;
+mod json_diff;
+mod lanes;
+mod pending;
+mod place;
+pub mod python;
+mod rows;
+mod scalars;
+mod statement;
+mod table_map;
+mod temporal;
+mod texts;

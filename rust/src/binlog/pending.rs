@@ -1,0 +1,95 @@
+//! What has been decoded and not been taken: batches under way, closed batches and DDL in their order.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::fault::Read;
+use super::rows::{Rows, Stamp, TableRows};
+use super::table_map::Table;
+
+/// A batch of one table is closed at this size, so that no column comes near the 2 GiB that its offsets can count.
+const BATCH_BYTES: usize = 256 << 20;
+
+#[derive(Clone)]
+pub struct Ddl {
+    pub schema: String,
+    pub sql: String,
+    pub file: Arc<str>,
+    pub offset: u64,
+    pub id: i64,
+    pub ts_us: i64,
+}
+
+pub enum Item {
+    Rows { table: usize, batch: RecordBatch },
+    Ddl(Ddl),
+}
+
+/// Where rows of a table go, and what their batches look like.
+pub struct Target<'t> {
+    pub index: usize,
+    pub table: &'t Arc<Table>,
+    pub schema: &'t SchemaRef,
+    pub before_images: bool,
+}
+
+#[derive(Default)]
+pub struct Pending {
+    items: Vec<Item>,
+    open: Vec<Option<TableRows>>,
+    /// Indexes of the open batches, in the order of their first rows.
+    order: Vec<usize>,
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+impl Pending {
+    /// Adds the rows of an event; after a fault, those before the broken one are kept.
+    pub fn add(&mut self, target: &Target<'_>, event: &Rows<'_>, stamp: &Stamp) -> Read<()> {
+        if self.open.len() <= target.index {
+            self.open.resize_with(target.index + 1, || None);
+        }
+        let Some(slot) = self.open.get_mut(target.index) else { return Ok(()) };
+        let rows = slot.get_or_insert_with(|| {
+            self.order.push(target.index);
+            TableRows::new(target.table.clone(), target.schema.clone(), target.before_images)
+        });
+        let before = rows.len();
+        let result = rows.take(event, stamp);
+        self.rows += rows.len() - before;
+        self.bytes += stamp.event_bytes;
+        rows.bytes += stamp.event_bytes;
+        if rows.bytes >= BATCH_BYTES {
+            self.close()?;
+        }
+        result
+    }
+
+    /// Ends all batches, so that what comes now stands behind them.
+    pub fn close(&mut self) -> Read<()> {
+        for table in std::mem::take(&mut self.order) {
+            if let Some(rows) = self.open.get_mut(table).and_then(Option::take) {
+                if rows.len() > 0 {
+                    self.items.push(Item::Rows { table, batch: rows.finish()? });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn add_ddl(&mut self, ddl: Ddl) -> Read<()> {
+        self.close()?;
+        self.bytes += ddl.sql.len();
+        self.items.push(Item::Ddl(ddl));
+        Ok(())
+    }
+
+    pub fn take(&mut self) -> Read<Vec<Item>> {
+        self.close()?;
+        self.rows = 0;
+        self.bytes = 0;
+        Ok(std::mem::take(&mut self.items))
+    }
+}

@@ -1,0 +1,84 @@
+//! Where in which log file; and the ids that are made of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::fault::{Fault, Read};
+
+const FILE_BYTES: u64 = 1_000_000_000_000;
+/// The last file number whose ids fit 63 bits.
+const LAST_FILE: i64 = 9_223_371;
+
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub file: Arc<str>,
+    /// File number * 10^12: the id of position 0.
+    base: i64,
+    pub offset: u64,
+}
+
+impl Place {
+    pub fn new(file: &str, offset: u64) -> Read<Self> {
+        let digits = file.rsplit_once('.').map_or("", |(_, digits)| digits);
+        let number: i64 = digits.parse().ok().filter(|number| *number >= 0).ok_or_else(|| {
+            Fault::refused(
+                format!("the name '{file}' does not end in a number"),
+                "give the file its name on the server, such as binlog.000123",
+            )
+        })?;
+        if number > LAST_FILE {
+            return Err(Fault::refused(
+                format!("file number {number} is above {LAST_FILE}, the last that ids can hold"),
+                "reset the server's binary logs and load the tables again as a new source",
+            ));
+        }
+        Ok(Self { file: file.into(), base: number * 1_000_000_000_000, offset })
+    }
+
+    pub fn none() -> Self {
+        Self { file: "".into(), base: 0, offset: 0 }
+    }
+
+    pub fn id(&self, offset: u64) -> Read<i64> {
+        if offset >= FILE_BYTES {
+            return Err(Fault::refused("a log file of more than 10^12 bytes", "set max_binlog_size to 1 GiB"));
+        }
+        Ok(self.base + i64::try_from(offset).unwrap_or(0))
+    }
+
+    /// The 64 bits of a position of which a header holds the low 32: the first such position from here on.
+    pub fn extend(&self, low: u32) -> u64 {
+        let position = self.offset & !0xffff_ffff | u64::from(low);
+        if position < self.offset { position + (1 << 32) } else { position }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.file, self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_out_of_names_and_positions() {
+        let place = Place::new("mysql-bin.000123", 4).ok();
+        assert_eq!(place.as_ref().and_then(|place| place.id(4).ok()), Some(123_000_000_000_004));
+        assert!(place.is_some_and(|place| place.id(FILE_BYTES).is_err()));
+        assert!(Place::new("binlog.9223371", 4).is_ok_and(|place| place.id(FILE_BYTES - 1).is_ok()));
+        assert!(Place::new("binlog.9223372", 4).is_err());
+        assert!(Place::new("binlog", 4).is_err());
+        assert!(Place::new("binlog.-1", 4).is_err());
+    }
+
+    #[test]
+    fn positions_beyond_4_gib() {
+        let at = |offset| Place { file: "".into(), base: 0, offset };
+        assert_eq!(at(4).extend(126), 126);
+        assert_eq!(at(0xffff_ff00).extend(16), 0x1_0000_0010);
+        assert_eq!(at(0x2_0000_0010).extend(0x20), 0x2_0000_0020);
+    }
+}

@@ -1,0 +1,216 @@
+//! The decoder as Python sees it. Whole buffers cross, the interpreter's lock is released while they are decoded.
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_schema::ArrowError;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+use super::decoder::{self, Decoder, Stop};
+use super::fault::{Blame, Fault};
+use super::include::Include;
+use super::pending::{self, Item};
+
+/// The fault as one of headrace's errors.
+#[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
+fn raise(py: Python<'_>, fault: Fault) -> PyErr {
+    let class = match fault.blame() {
+        Blame::Corrupt => "CorruptError",
+        Blame::Refused => "SourceError",
+    };
+    let error = || -> PyResult<PyErr> {
+        let fix = PyDict::new(py);
+        fix.set_item("fix", fault.fix())?;
+        let error = py.import("headrace.errors")?.getattr(class)?.call((fault.message(),), Some(&fix))?;
+        Ok(PyErr::from_value(error))
+    };
+    error().unwrap_or_else(|error| error)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
+fn arrow_error(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+/// The bytes of a buffer, for as long as the buffer is held.
+fn slice(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
+    if !buffer.is_c_contiguous() {
+        return Err(PyValueError::new_err("the buffer is not contiguous"));
+    }
+    if buffer.len_bytes() == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: the buffer is contiguous, not empty and held, so its memory stays; the caller must not write to it meanwhile
+    // (the documented condition of `feed`).
+    Ok(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) })
+}
+
+#[pyclass(module = "headrace._native")]
+pub struct BinlogDecoder {
+    decoder: Decoder,
+}
+
+#[pymethods]
+impl BinlogDecoder {
+    #[new]
+    #[pyo3(signature = (*, include, before_images=false, network=false))]
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn new(include: Vec<String>, before_images: bool, network: bool) -> PyResult<Self> {
+        let include = Include::new(&include).map_err(|pattern| {
+            PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
+        })?;
+        Ok(Self { decoder: Decoder::new(include, before_images, network) })
+    }
+
+    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, commit_ts_us: i64) -> PyResult<()> {
+        self.decoder.start(file, offset, commit_ts_us).map_err(|fault| raise(py, fault))
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn prime(&mut self, py: Python<'_>, head: PyBuffer<u8>) -> PyResult<()> {
+        self.decoder.prime(slice(&head)?).map_err(|fault| raise(py, fault))
+    }
+
+    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes))]
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn feed(
+        &mut self,
+        py: Python<'_>,
+        data: PyBuffer<u8>,
+        stop_after_rows: usize,
+        stop_after_bytes: usize,
+    ) -> PyResult<usize> {
+        let bytes = slice(&data)?;
+        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes };
+        py.detach(|| self.decoder.feed(bytes, stop)).map_err(|fault| raise(py, fault))
+    }
+
+    fn take(&mut self, py: Python<'_>) -> PyResult<Batches> {
+        let (items, boundary) = py.detach(|| self.decoder.take()).map_err(|fault| raise(py, fault))?;
+        let items = items.into_iter().map(|item| match item {
+            Item::Rows { table, batch } => Ok(Py::new(py, RowBatch { table, batch })?.into_any()),
+            Item::Ddl(ddl) => Ok(Py::new(py, Ddl::from(ddl))?.into_any()),
+        });
+        let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
+        Ok(Batches { items: items.collect::<PyResult<_>>()?, boundary })
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.decoder.finish().map_err(|fault| raise(py, fault))
+    }
+
+    fn table(&self, index: usize) -> PyResult<String> {
+        let table = self.decoder.table(index);
+        table
+            .map(super::table_map::Table::to_json)
+            .ok_or_else(|| PyIndexError::new_err(format!("there is no table {index}")))
+    }
+
+    #[getter]
+    fn pending_rows(&self) -> usize {
+        self.decoder.pending_rows()
+    }
+
+    #[getter]
+    fn pending_bytes(&self) -> usize {
+        self.decoder.pending_bytes()
+    }
+
+    #[getter]
+    fn at_boundary(&self) -> bool {
+        self.decoder.at_boundary()
+    }
+
+    #[getter]
+    fn incomplete_event_at(&self) -> Option<u64> {
+        self.decoder.incomplete_at()
+    }
+}
+
+#[pyclass(module = "headrace._native", frozen, get_all)]
+pub struct Batches {
+    items: Vec<Py<PyAny>>,
+    boundary: Option<Py<Boundary>>,
+}
+
+#[pyclass(module = "headrace._native", frozen, get_all)]
+pub struct Boundary {
+    file: String,
+    offset: u64,
+    gtid: String,
+    id: i64,
+    commit_ts_us: i64,
+}
+
+impl From<decoder::Boundary> for Boundary {
+    fn from(boundary: decoder::Boundary) -> Self {
+        Self {
+            file: boundary.file.to_string(),
+            offset: boundary.offset,
+            gtid: boundary.gtid,
+            id: boundary.id,
+            commit_ts_us: boundary.commit_ts_us,
+        }
+    }
+}
+
+#[pyclass(module = "headrace._native", frozen, get_all)]
+pub struct Ddl {
+    schema: String,
+    sql: String,
+    file: String,
+    offset: u64,
+    id: i64,
+    ts_us: i64,
+}
+
+impl From<pending::Ddl> for Ddl {
+    fn from(ddl: pending::Ddl) -> Self {
+        Self {
+            schema: ddl.schema,
+            sql: ddl.sql,
+            file: ddl.file.to_string(),
+            offset: ddl.offset,
+            id: ddl.id,
+            ts_us: ddl.ts_us,
+        }
+    }
+}
+
+/// Rows of one table version, exported without copying (`__arrow_c_array__`).
+#[pyclass(module = "headrace._native", frozen)]
+pub struct RowBatch {
+    #[pyo3(get)]
+    table: usize,
+    batch: RecordBatch,
+}
+
+#[pymethods]
+impl RowBatch {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        // The protocol lets a producer answer with its own schema.
+        drop(requested_schema);
+        let schema = FFI_ArrowSchema::try_from(self.batch.schema().as_ref()).map_err(arrow_error)?;
+        let array = FFI_ArrowArray::new(&StructArray::from(self.batch.clone()).into_data());
+        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
+        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
+        PyTuple::new(py, [schema, array])
+    }
+
+    /// The batch as a `pyarrow.RecordBatch`.
+    #[getter]
+    fn batch<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("pyarrow")?.call_method1("record_batch", (slf,))
+    }
+
+    fn __len__(&self) -> usize {
+        self.batch.num_rows()
+    }
+}

@@ -1,0 +1,92 @@
+"""Recorded binlog files as one long stream: in the order of their numbers, each to its end, growing files included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.capture.replica import BinlogPosition
+from headrace.errors import ConfigError, CorruptError, SourceError, storage_error
+
+MAGIC = b"\xfebin"
+_CHUNK_BYTES = 8 << 20
+_HEAD_BYTES = 4096
+"""More than enough for the format description event, which stands first in every file."""
+
+
+class BinlogFiles:
+    """The binlog files that match a pattern; those with a suffix that is not a number (the index) do not count."""
+
+    def __init__(self, pattern: Path) -> None:
+        self._pattern = pattern
+        self._buffer = bytearray(_CHUNK_BYTES)
+
+    def check(self) -> None:
+        """Raises what reading the first file would: no files at all, or files that are not binlogs."""
+        self.read(self.first())
+
+    def first(self) -> BinlogPosition:
+        names = self._names()
+        if not names:
+            raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
+        return BinlogPosition(names[0], len(MAGIC))
+
+    def last(self) -> BinlogPosition:
+        self.first()
+        name = self._names()[-1]
+        return BinlogPosition(name, self._path(name).stat().st_size)
+
+    def after(self, name: str) -> str | None:
+        """The file that follows `name`; None when it is the newest. SourceError when `name` itself is gone."""
+        names = self._names()
+        if name not in names:
+            raise self._gone(name)
+        following = names.index(name) + 1
+        return names[following] if following < len(names) else None
+
+    def head(self, name: str) -> bytes:
+        """The first bytes of a file, its format description among them."""
+        return bytes(self._read(name, 0, _HEAD_BYTES))
+
+    def read(self, position: BinlogPosition) -> memoryview:
+        """Bytes from `position` on, up to a chunk; empty at the end of the file. Valid until the next call."""
+        if position.offset == len(MAGIC) and bytes(self._read(position.file, 0, len(MAGIC))) not in (b"", MAGIC):
+            raise SourceError(
+                f"{self._path(position.file)} is not a binlog file: it does not begin with the binlog magic",
+                fix="let `files` match binlog files only (an encrypted or compressed copy must be unpacked first)",
+            )
+        return self._read(position.file, position.offset, _CHUNK_BYTES)
+
+    def must_end_here(self, position: BinlogPosition) -> None:
+        """CorruptError when a file that is followed by another has bytes behind its last whole event."""
+        path = self._path(position.file)
+        left = path.stat().st_size - position.offset
+        if left > 0:
+            raise CorruptError(
+                f"{path} is cut off: {left} bytes at offset {position.offset} are not a whole event",
+                fix="copy the file again from the server; capture then goes on at this offset",
+            )
+
+    def _read(self, name: str, offset: int, count: int) -> memoryview:
+        path = self._path(name)
+        view = memoryview(self._buffer)[:count]
+        try:
+            with path.open("rb", buffering=0) as file:
+                file.seek(offset)
+                return view[: file.readinto(view)]
+        except FileNotFoundError:
+            raise self._gone(name) from None
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+
+    def _gone(self, name: str) -> SourceError:
+        return SourceError(
+            f"the binlog file {name}, where capture stopped, is not among {self._pattern}",
+            fix="bring the file back, or reload the tables: changes in missing files cannot be known",
+        )
+
+    def _path(self, name: str) -> Path:
+        return self._pattern.parent / name
+
+    def _names(self) -> list[str]:
+        found = [path.name for path in self._pattern.parent.glob(self._pattern.name) if path.suffix[1:].isdecimal()]
+        return sorted(found, key=lambda name: int(name.rpartition(".")[2]))

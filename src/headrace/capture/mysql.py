@@ -1,0 +1,260 @@
+"""MySQL and MariaDB: changes from the binlog, of a live server (as a replica) or from recorded files.
+
+Whatever the bytes come from, the rest is one way: the native decoder gathers rows per table version until a transaction
+boundary, the schema history gives each table its version at that position, and an `Event` with its mark goes to the runner.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import pyarrow as pa
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from headrace._native import BinlogDecoder, RowBatch
+from headrace.capture.base import Event
+from headrace.capture.binlog_files import MAGIC, BinlogFiles
+from headrace.capture.history import Description, SchemaHistory
+from headrace.capture.replica import Address, BinlogPosition, Replica, default_server_id
+from headrace.errors import SourceError
+from headrace.model import LocalPath, SourceConfig
+from headrace.ums.change import ChangeBatch, Mark
+from headrace.ums.schema import ID, Column, TableSchema
+
+_GATHER_ROWS = 50_000
+_GATHER_BYTES = 16 << 20
+_WAIT_S = 0.05
+_HEARTBEAT_S = 1.0
+_START = re.compile(r"(?P<file>[^:]+\.\d+):(?P<offset>\d+)")
+
+
+def _start_position(value: object) -> object:
+    if not isinstance(value, str) or value in ("earliest", "latest"):
+        return value
+    found = _START.fullmatch(value)
+    if found is None:
+        raise ValueError("write earliest, latest or FILE:OFFSET, for instance binlog.000003:4")
+    return BinlogPosition(found["file"], int(found["offset"]))
+
+
+class MySqlConfig(SourceConfig):
+    """A MySQL or MariaDB source: a server (`host`, `user`, `password`) or recorded binlogs (`files`)."""
+
+    type: Literal["mysql"]
+    files: LocalPath | None = None
+    """Pattern of recorded binlog files, for instance ``./binlogs/binlog.0000*``; instead of a server."""
+    host: str | None = None
+    """The server, best a standby (replica with log_replica_updates), so that the primary is not loaded."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 3306
+    user: str | None = None
+    """A user with REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR)."""
+    password: SecretStr = SecretStr("")
+    tables: Annotated[list[str], Field(min_length=1)]
+    """Which tables, as ``schema.table`` patterns with ``*`` and ``?``."""
+    start: Annotated[Literal["earliest", "latest"] | BinlogPosition, BeforeValidator(_start_position)] = "earliest"
+    """Where the first run begins: earliest, latest or FILE:OFFSET. Later runs go on where the log ends."""
+    server_id: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] | None = None
+    """The id under which the server knows this replica; must be unique among its replicas. By default made from the name."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.files is None) == (self.host is None):
+            raise ValueError("give either `host` (a live server) or `files` (recorded binlogs)")
+        if self.host is not None and self.user is None:
+            raise ValueError("`user` is missing")
+        wrong = [pattern for pattern in self.tables if pattern.count(".") != 1]
+        if wrong:
+            raise ValueError(f"`tables`: write schema.table, not '{wrong[0]}'")
+        return self
+
+
+class MySqlSource:
+    """A `Source` over the binlog. `state` is the directory in which schema versions are kept."""
+
+    Config = MySqlConfig
+
+    def __init__(self, config: MySqlConfig, state: Path) -> None:
+        self._config = config
+        self._history = SchemaHistory(state / "schemas.json", config.name)
+        self._replica: Replica | None = None
+
+    def tables(self) -> Sequence[TableSchema]:
+        return self._history.tables()
+
+    def follow(self, start: Mark | None) -> Iterator[Event]:
+        self._history.load()
+        if self._config.files is not None:
+            return self._follow_files(self._config.files, start)
+        return self._follow_server(start)
+
+    def check(self) -> None:
+        if self._config.files is not None:
+            BinlogFiles(self._config.files).check()
+            return
+        try:
+            replica = self._connect()
+            replica.first_position()
+            replica.last_position()
+        finally:
+            self.close()
+
+    def confirm(self, mark: Mark) -> None:
+        """A server keeps its binlog whoever has read it: nothing to do."""
+
+    def close(self) -> None:
+        if self._replica is not None:
+            self._replica.close()
+            self._replica = None
+
+    def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
+        files = BinlogFiles(pattern)
+        position = _position_of(start) or self._first_of_files(files)
+        gatherer = _Gatherer(self._config.tables, self._history, start, network=False)
+        gatherer.go_to(position, head=files.head(position.file) if position.offset > len(MAGIC) else b"")
+        while True:
+            used = gatherer.feed(files.read(position))
+            position = BinlogPosition(position.file, position.offset + used)
+            if gatherer.is_full:
+                yield gatherer.event()
+            if used:
+                continue
+            following = files.after(position.file)
+            if following is not None:
+                files.must_end_here(position)
+                position = BinlogPosition(following, len(MAGIC))
+                gatherer.go_to(position)
+                continue
+            yield gatherer.event(caught_up=True)
+            time.sleep(_WAIT_S)
+
+    def _follow_server(self, start: Mark | None) -> Iterator[Event]:
+        replica = self._connect()
+        goal = replica.last_position()
+        position = _position_of(start) or self._first_of_server(replica, goal)
+        gatherer = _Gatherer(self._config.tables, self._history, start, network=True)
+        gatherer.go_to(position)
+        replica.start_dump(position)
+        speak_at = time.monotonic()
+        while True:
+            replica.consumed(gatherer.feed(replica.read(_WAIT_S)))
+            now = time.monotonic()
+            if gatherer.has_whole_transactions or gatherer.is_full or now >= speak_at:
+                speak_at = now + _HEARTBEAT_S
+                event = gatherer.event()
+                yield replace(event, caught_up=event.mark is not None and _reached(event.mark, goal))
+
+    def _connect(self) -> Replica:
+        config = self._config
+        assert config.host is not None
+        assert config.user is not None
+        server_id = config.server_id or default_server_id(config.name)
+        address = Address(config.host, config.port, config.user, config.password.get_secret_value(), server_id)
+        replica = self._replica = Replica(address)
+        replica.connect()
+        replica.check_settings()
+        return replica
+
+    def _first_of_files(self, files: BinlogFiles) -> BinlogPosition:
+        if isinstance(self._config.start, BinlogPosition):
+            return self._config.start
+        return files.first() if self._config.start == "earliest" else files.last()
+
+    def _first_of_server(self, replica: Replica, last: BinlogPosition) -> BinlogPosition:
+        if isinstance(self._config.start, BinlogPosition):
+            return self._config.start
+        return replica.first_position() if self._config.start == "earliest" else last
+
+
+class _Gatherer:
+    """Feeds the decoder and turns what it has gathered into events."""
+
+    def __init__(self, tables: list[str], history: SchemaHistory, start: Mark | None, *, network: bool) -> None:
+        self._decoder = BinlogDecoder(include=tables, network=network)
+        self._history = history
+        self._mark = start
+        self._tables: dict[int, Description] = {}
+
+    def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
+        """Decodes from `position` on; `head` is the beginning of its file when `position` is not where that starts."""
+        self._decoder.start(position.file, position.offset, self._mark.commit_ts_us if self._mark else 0)
+        if head:
+            self._decoder.prime(head)
+        if self._mark is None:
+            self._mark = Mark(self._history.source, _json(position), _id(position), 0)
+
+    def feed(self, data: memoryview) -> int:
+        """Decodes `data` up to its last whole event, or to a transaction's end at which much has been gathered."""
+        return self._decoder.feed(data, stop_after_rows=_GATHER_ROWS, stop_after_bytes=_GATHER_BYTES)
+
+    @property
+    def is_full(self) -> bool:
+        return self._decoder.pending_rows >= _GATHER_ROWS or self._decoder.pending_bytes >= _GATHER_BYTES
+
+    @property
+    def has_whole_transactions(self) -> bool:
+        return self._decoder.pending_rows > 0 and self._decoder.at_boundary
+
+    def event(self, *, caught_up: bool = False) -> Event:
+        """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
+        taken = self._decoder.take()
+        batches = []
+        for item in taken.items:
+            if isinstance(item, RowBatch):
+                batches.append(self._batch(item))
+            else:
+                self._history.saw_statement(item.schema, item.sql, item.id, item.ts_us)
+        self._history.save()
+        boundary = taken.boundary
+        if boundary is not None:
+            position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
+            self._mark = Mark(self._history.source, position, boundary.id, boundary.commit_ts_us)
+        return Event(batches, None if batches and boundary is None else self._mark, caught_up)
+
+    def _batch(self, item: RowBatch) -> ChangeBatch:
+        rows = pa.record_batch(item)
+        description = self._tables.get(item.table)
+        if description is None:
+            description = self._tables[item.table] = _described(self._decoder.table(item.table), rows.schema)
+        table = self._history.table(description, rows.column(ID)[0].as_py())
+        return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.columns, schema=table.arrow_schema()))
+
+
+def _described(text: str, schema: pa.Schema) -> Description:
+    found = json.loads(text)
+    name = f"{found['schema']}.{found['table']}"
+    if not found["named"]:
+        raise SourceError(
+            f"the binlog does not say the column names of {name}",
+            fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
+        )
+    columns = tuple(
+        Column(column["name"], schema.field(column["name"]).type, column["source_type"], column["nullable"])
+        for column in found["columns"]
+    )
+    return Description(found["schema"], found["table"], columns, tuple(found["key"]))
+
+
+def _position_of(mark: Mark | None) -> BinlogPosition | None:
+    return None if mark is None else BinlogPosition(mark.position["file"], mark.position["offset"])
+
+
+def _json(position: BinlogPosition) -> dict[str, object]:
+    return {"file": position.file, "offset": position.offset, "gtid": ""}
+
+
+def _id(position: BinlogPosition) -> int:
+    return _number(position.file) * 10**12 + position.offset
+
+
+def _reached(mark: Mark, goal: BinlogPosition) -> bool:
+    return (_number(mark.position["file"]), mark.position["offset"]) >= (_number(goal.file), goal.offset)
+
+
+def _number(file: str) -> int:
+    return int(file.rpartition(".")[2])

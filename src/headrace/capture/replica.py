@@ -1,0 +1,217 @@
+"""The network side of MySQL/MariaDB capture: a connection that asks the server for its binlog as a replica would.
+
+PyMySQL carries connection, TLS and authentication. Once the dump has been asked for, the raw bytes of the socket go to the
+native decoder in large pieces, which also takes the packets apart; nothing in Python touches a single event.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from headrace.errors import ConfigError, HeadraceError, RetryableError, SourceError
+
+_BUFFER_BYTES = 4 << 20
+_COM_REGISTER_SLAVE = 0x15
+_COM_BINLOG_DUMP = 0x12
+_SEND_ANNOTATE_ROWS = 0x02
+_HEARTBEAT_S = 10
+_READ_TIMEOUT_S = 3 * _HEARTBEAT_S
+
+_GRANTS = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{user}'@'%'  (on MariaDB: REPLICATION SLAVE, BINLOG MONITOR)"
+_WRONG_SETTINGS = {
+    "log_bin": ("ON", "start the server with --log-bin"),
+    "binlog_format": (
+        "ROW",
+        "SET GLOBAL binlog_format = 'ROW' and put binlog_format=ROW into the server's configuration",
+    ),
+    "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL' and put it into the server's configuration"),
+    "binlog_row_metadata": (
+        "FULL",
+        "SET GLOBAL binlog_row_metadata = 'FULL' and put it into the server's configuration",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is and who asks."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    server_id: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogPosition:
+    """A place in a server's binlog."""
+
+    file: str
+    offset: int
+
+
+class Replica:
+    """One connection to a server; first asks questions, then becomes a stream of binlog bytes."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: pymysql.Connection[Any] | None = None
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._filled = 0
+
+    def connect(self) -> None:
+        """Connects and logs in; RetryableError when the server is away, ConfigError when it refuses the login."""
+        address = self._address
+        try:
+            self._connection = pymysql.connect(
+                host=address.host,
+                port=address.port,
+                user=address.user,
+                password=address.password,
+                connect_timeout=10,
+                read_timeout=_READ_TIMEOUT_S,
+                write_timeout=10,
+                charset="utf8mb4",
+                autocommit=True,
+            )
+        except pymysql.MySQLError as error:
+            raise self._error("connect to", error) from error
+
+    def check_settings(self) -> None:
+        """SourceError when the server does not write its log so that it can be captured; says every wrong setting at once."""
+        found = {
+            name: str(value)
+            for name, value in self._rows(
+                "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
+                " ('log_bin', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata')"
+            )
+        }
+        wrong = [
+            (f"{name} is {found.get(name, 'unknown to this server')}, not {wanted}", fix)
+            for name, (wanted, fix) in _WRONG_SETTINGS.items()
+            if found.get(name) != wanted
+        ]
+        if wrong:
+            raise SourceError(
+                f"{self._address}: " + "; ".join(problem for problem, _ in wrong),
+                fix="; ".join(fix for _, fix in wrong),
+            )
+
+    def first_position(self) -> BinlogPosition:
+        """Where the oldest binlog that the server still has begins."""
+        return BinlogPosition(str(self._rows("SHOW BINARY LOGS")[0][0]), 4)
+
+    def last_position(self) -> BinlogPosition:
+        """Where the server's binlog ends now."""
+        statement = "SHOW MASTER STATUS" if self._speaks_of_masters() else "SHOW BINARY LOG STATUS"
+        rows = self._rows(statement)
+        if not rows:
+            raise SourceError(f"{self._address} has no binlog", fix="start the server with --log-bin")
+        return BinlogPosition(str(rows[0][0]), int(rows[0][1]))
+
+    def start_dump(self, position: BinlogPosition) -> None:
+        """Asks for everything from `position` on; from now on only `read` makes sense."""
+        connection = self._connected()
+        heartbeat_ns = _HEARTBEAT_S * 1_000_000_000
+        self._rows(f"SET @master_heartbeat_period = {heartbeat_ns}, @source_heartbeat_period = {heartbeat_ns}")
+        self._rows("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
+        self._rows("SET @mariadb_slave_capability = 4")
+        server_id = self._address.server_id
+        host = socket.gethostname().encode()[:60]
+        register = struct.pack("<IB", server_id, len(host)) + host + b"\0\0" + struct.pack("<HII", 0, 0, 0)
+        dump = struct.pack("<IHI", position.offset, _SEND_ANNOTATE_ROWS, server_id) + position.file.encode()
+        try:
+            # These two commands have no public face in PyMySQL.
+            connection._execute_command(_COM_REGISTER_SLAVE, register)  # type: ignore[attr-defined]
+            connection._read_packet()  # type: ignore[attr-defined]
+            connection._execute_command(_COM_BINLOG_DUMP, dump)  # type: ignore[attr-defined]
+        except pymysql.MySQLError as error:
+            raise self._error("register as a replica at", error) from error
+
+    def read(self, timeout_s: float) -> memoryview:
+        """Bytes of the stream that were not consumed yet, after waiting up to `timeout_s` for more; valid until the next call."""
+        sock: socket.socket = self._connected()._sock  # type: ignore[attr-defined]
+        try:
+            if self._has_more(sock, timeout_s):
+                if self._filled == len(self._buffer):
+                    self._buffer.extend(bytes(len(self._buffer)))
+                with memoryview(self._buffer) as whole:
+                    count = sock.recv_into(whole[self._filled :])
+                if count == 0:
+                    raise self._away("the server closed the connection")
+                self._filled += count
+        except OSError as error:
+            raise self._away(str(error)) from error
+        return memoryview(self._buffer)[: self._filled]
+
+    def consumed(self, count: int) -> None:
+        """The first `count` bytes of the last `read` are done with."""
+        if count:
+            self._buffer[: self._filled - count] = self._buffer[count : self._filled]
+            self._filled -= count
+
+    def close(self) -> None:
+        if self._connection is not None:
+            # Not `close()`: that would send a QUIT into the middle of the stream.
+            self._connection._force_close()  # type: ignore[attr-defined]
+            self._connection = None
+
+    def _has_more(self, sock: socket.socket, timeout_s: float) -> bool:
+        # TLS may hold decrypted bytes that select() does not see.
+        pending = getattr(sock, "pending", None)
+        return bool(pending and pending()) or bool(select.select([sock], [], [], timeout_s)[0])
+
+    def _connected(self) -> pymysql.Connection[Any]:
+        assert self._connection is not None, "connect first"
+        return self._connection
+
+    def _rows(self, statement: str) -> list[tuple[Any, ...]]:
+        try:
+            with self._connected().cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
+        except pymysql.MySQLError as error:
+            raise self._error(f"run `{statement}` at", error) from error
+
+    def _speaks_of_masters(self) -> bool:
+        version = str(self._connected().get_server_info())
+        major, minor = (int(part) for part in version.removeprefix("5.5.5-").split(".")[:2])
+        return "MariaDB" in version or (major, minor) < (8, 2)
+
+    def _error(self, action: str, error: pymysql.MySQLError) -> HeadraceError:
+        code = error.args[0] if error.args else 0
+        text = str(error.args[1]) if len(error.args) > 1 else str(error)
+        user = self._address.user
+        what = f"could not {action} {self._address} as {user}: {text}"
+        if code in (ER.ACCESS_DENIED_ERROR, ER.HANDSHAKE_ERROR, ER.HOST_NOT_PRIVILEGED):
+            return ConfigError(
+                what, fix="check `user` and `password` of the source, and from where that user may log in"
+            )
+        if code in (ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR):
+            return SourceError(what, fix=_GRANTS.format(user=user))
+        if code in (CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR, CR.CR_UNKNOWN_HOST) or code == 0:
+            return self._away(text)
+        return SourceError(what, fix="read the server's message above and its error log")
+
+    def _away(self, reason: str) -> RetryableError:
+        return RetryableError(
+            f"the server {self._address} is away: {reason}",
+            fix="start it or correct `host` and `port`; capture then goes on where it stopped",
+        )
+
+
+def default_server_id(source_name: str) -> int:
+    """A replica id for a source that names none: the same every time, far above what people choose by hand."""
+    return 0x8000_0000 | (zlib.crc32(source_name.encode()) & 0x7FFF_FFFF)

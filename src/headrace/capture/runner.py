@@ -1,0 +1,92 @@
+"""Source -> log: the one loop that every capture runs, inside a Spark task or as a process of its own.
+
+Where capture goes on after a stop is in the log itself: the newest mark (ums/change.py). Changes and their mark are appended
+as one unit, so there is no moment at which the log has changes whose position is lost, or a position whose changes are lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.capture.base import Event, Source
+from headrace.errors import RetryableError
+from headrace.log.base import Entry, Log, last
+from headrace.retry import Backoff
+from headrace.ums.change import MARK_KEY, Mark, read_block
+
+PARTITION = 0
+"""One partition per source keeps the order of the source."""
+
+
+@dataclass(slots=True)
+class Captured:
+    """What one run of a capture has done so far."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    """Changes per namespace."""
+    end_offset: int = 0
+    """The log's end after the last append."""
+    mark: Mark | None = None
+    caught_up: bool = False
+
+
+def resume_point(log: Log, topic: str) -> Mark | None:
+    """The newest mark of a source in the log; None when it has not been captured before."""
+    record = last(log, topic, PARTITION, MARK_KEY)
+    if record is None:
+        return None
+    mark = read_block(record.entry.value)
+    assert isinstance(mark, Mark)
+    return mark
+
+
+def run_capture(
+    source: Source,
+    log: Log,
+    topic: str,
+    *,
+    over: Callable[[], bool],
+    until_idle: bool,
+    backoff: Backoff,
+    progress: Callable[[Captured], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Captured:
+    """Appends what the source hands out to `topic` until `over()` or, with `until_idle`, until the source has nothing more.
+
+    Ends only at a mark, so that a transaction is not left half in the log by a planned stop. An outage of the source is waited
+    out by `backoff`; the run then goes on from the newest mark.
+    """
+    captured = Captured(end_offset=log.spans(topic)[PARTITION].stop if log.spans(topic) else 0)
+    while True:
+        try:
+            for event in source.follow(resume_point(log, topic)):
+                _append(log, topic, event, captured)
+                backoff.worked()
+                if event.mark is not None:
+                    source.confirm(event.mark)
+                    captured.caught_up = event.caught_up
+                    progress(captured)
+                    if over() or (until_idle and event.caught_up):
+                        return captured
+        except RetryableError as error:
+            if over():
+                return captured
+            sleep(backoff.failed(error))
+        else:
+            return captured
+
+
+def _append(log: Log, topic: str, event: Event, captured: Captured) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    entries = [Entry(batch.key(), batch.to_block(), now_ms) for batch in event.batches]
+    if event.mark is not None and (entries or event.mark != captured.mark):
+        entries.append(Entry(MARK_KEY, event.mark.to_block(), now_ms))
+    if entries:
+        captured.end_offset = log.append(topic, PARTITION, entries).stop
+    for batch in event.batches:
+        captured.rows[str(batch.table.namespace)] += len(batch)
+    if event.mark is not None:
+        captured.mark = event.mark

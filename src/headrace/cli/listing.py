@@ -1,0 +1,22 @@
+"""`headrace list`: what can be named in a flow file."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headrace import registry
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(["sinks", "sources", "logs"]))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with all options.")
+def list_(kind: str, as_json: bool) -> None:
+    """List the sinks, sources or logs that a flow file can name."""
+    for name in registry.names(kind):
+        loaded = registry.load(kind, name)
+        if as_json:
+            click.echo(json.dumps({"name": name, "options": loaded.Config.model_json_schema()}))  # type: ignore[attr-defined]
+        else:
+            click.echo(f"{name:12} {(loaded.Config.__doc__ or '').strip().splitlines()[0]}")  # type: ignore[attr-defined]

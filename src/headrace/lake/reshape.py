@@ -1,0 +1,109 @@
+"""Rows of an older table version in the columns of a newer one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pyarrow as pa
+
+from headrace.errors import DataError
+from headrace.ums.schema import ID, Column, TableSchema
+
+_DURATION = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+
+
+class Reshape:
+    """From every known version of a table to one target version.
+
+    A column comes from an older row when every version from that row's to the target has it; when one in between has not, it
+    was dropped and added anew, and old rows have the new column's initial default.
+    """
+
+    def __init__(self, versions: Mapping[int, TableSchema], target: TableSchema) -> None:
+        self.target = target
+        self._versions = versions
+        self._target = {column.name: column for column in target.columns}
+        self._kept = {version: self._kept_since(version) for version in versions}
+        for version in versions:
+            missing = [key for key in target.key if key not in self._kept[version]]
+            if missing and self._target[missing[0]].initial_default is None:
+                raise DataError(
+                    f"key column '{missing[0]}' of {target.namespace} did not exist in version {version}, so its rows cannot be "
+                    "told apart",
+                    fix=f"load the table anew, or read the versions one by one, for instance {versions[version].namespace}",
+                )
+
+    def _kept_since(self, version: int) -> set[str]:
+        low, high = sorted((version, self.target.namespace.version))
+        between = [table for number, table in self._versions.items() if low <= number <= high]
+        return {name for name in self._target if all(name in _names(table) for table in between)}
+
+    def stored_columns(self, version: int, names: Sequence[str]) -> list[str]:
+        """Which of the target's columns a file of that version holds."""
+        return [name for name in names if name in self._kept[version]]
+
+    def columns(
+        self, rows: pa.Table, version: int, names: Sequence[str]
+    ) -> dict[str, pa.ChunkedArray[Any] | pa.Array[Any]]:
+        """Those columns of the target, from rows of that version."""
+        return {name: self._column(rows, version, name) for name in names}
+
+    def _column(self, rows: pa.Table, version: int, name: str) -> pa.ChunkedArray[Any] | pa.Array[Any]:
+        if name == ID:
+            return rows.column(ID)
+        column = self._target[name]
+        if name not in self._kept[version]:
+            initial: Any = initial_value(column, self.target)
+            repeated: pa.Array[Any] = pa.repeat(initial, rows.num_rows)
+            return repeated
+        stored = rows.column(name)
+        try:
+            return stored if stored.type == column.type else stored.cast(column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(
+                f"column '{name}' of {self.target.namespace} holds values of version {version} ({stored.type}) that do not fit "
+                f"its type {column.type}: {error}",
+                fix=f"read the versions one by one, for instance {self._versions[version].namespace}",
+            ) from error
+
+
+def initial_value(column: Column, table: TableSchema) -> pa.Scalar[Any]:
+    """The value of rows written before the column existed; DataError when its text does not read as the column's type."""
+    text = column.initial_default
+    if text is None:
+        return pa.scalar(None, column.type)
+    try:
+        return _read(text, column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise DataError(
+            f"the initial default '{text}' of column '{column.name}' in {table.namespace} does not read as {column.type}",
+            fix="report this with the table's definition; until then read the versions one by one",
+        ) from error
+
+
+def _read(text: str, type_: pa.DataType) -> pa.Scalar[Any]:
+    if pa.types.is_timestamp(type_):
+        # Written without a zone: it is UTC where the column has one.
+        local = pa.scalar(text).cast(pa.timestamp(type_.unit))
+        return cast("pa.Scalar[Any]", pa.scalar(local.as_py(), type_))
+    if pa.types.is_duration(type_):
+        return cast("pa.Scalar[Any]", pa.scalar(_duration(text), type_))
+    return pa.scalar(text).cast(type_)
+
+
+def _duration(text: str) -> timedelta:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    sign, hours, minutes, seconds, fraction = match.groups()
+    length = timedelta(
+        hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=int((fraction or "0").ljust(6, "0"))
+    )
+    return -length if sign else length
+
+
+def _names(table: TableSchema) -> set[str]:
+    return {column.name for column in table.columns}

@@ -1,0 +1,227 @@
+"""The embedded log: a directory of append-only files.
+
+::
+
+    PATH/.headrace-log                         marks the directory as a log, format 1; empty
+    PATH/<topic>/<partition>/                  topic percent-encoded, so that any name is a file name
+        lock                                   the writer's flock, and who holds it                      lock.py
+        end                                    published end: epoch, start, segment, position, offset    end.py
+        00000000000000000000.log               segments, named by their first offset                     segment.py
+        00000000000000041230.log                 of batches, one per append, with a crc32                record.py
+        00000000000000041230.index             where about offsets and times are; never trusted          index.py
+
+An append writes one batch at the end of the newest segment (1), syncs it (2) and writes the new end into `end` (3). Readers
+look at `end` and read nothing beyond it, so they never see what a power loss could take back. `end` itself is not synced at
+each append: it may fall behind in a power loss, and the next writer finds the true end by walking on from it (recovery.py).
+
+What a crash leaves, by the place where it strikes, and what becomes of it:
+
+========================= ======================================= ========================================================
+crash point               on disk                                 the next writer
+========================= ======================================= ========================================================
+before-write              nothing                                 -
+torn-write (during 1)     some bytes of the batch                 cuts them: no reader has seen them
+before-sync (1 to 2)      all, some or none of the batch          keeps it when it is whole, else cuts it
+before-publish (2 to 3)   the batch, beyond `end`                 keeps it; it is there though never acknowledged
+after-publish             the batch; `end` perhaps old            walks from the old end over it
+roll                      an empty or nameless new segment        deletes it and makes its own
+retention                 `end` names the new start, old files    deletes them; readers already refuse them
+first-open                directories, an empty `end`             goes on as if new
+take-over                 the next epoch in `end`                 takes one more epoch; the walk starts again
+close                     `end` says clean, or does not           trusts it when the segment is as long as it says, else walks
+refused write (full disk) the batch is cut off again at once; a crash before that is a torn-write
+========================= ======================================= ========================================================
+
+An append that was not acknowledged may be there after a crash or not, but never half. Who writes is decided by the lock, and
+beyond its reach by the epoch (writer.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from pydantic import Field
+
+from headrace.errors import ConfigError
+from headrace.log.base import Entry, Record, Span
+from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage
+from headrace.log.reader import PartitionReader
+from headrace.log.retention import Keep
+from headrace.log.writer import PartitionWriter
+from headrace.model import Component, LocalPath, Model
+
+_MARKER = ".headrace-log"
+_LONGEST_NAME_BYTES = 255
+_MIB = 1 << 20
+
+
+class Retention(Model):
+    """When old entries may go, by whole segments. Without bounds everything is kept; the last hour always is."""
+
+    age_s: int | None = Field(default=None, ge=3600)
+    """Entries older than this go (seconds, at least an hour)."""
+    size_bytes: int | None = Field(default=None, ge=1)
+    """The oldest segments go while a partition is larger than this."""
+
+
+class DirectoryLog:
+    """The `Log` on a directory. Any number of processes read; the first `append` to a partition makes this one its writer."""
+
+    class Config(Component):
+        """The embedded log on a local disk."""
+
+        type: Literal["directory"] = "directory"
+        path: LocalPath
+        """The log's directory; made by the first append."""
+        segment_bytes: int = Field(default=128 * _MIB, ge=1)
+        """A new file is begun when the newest would become longer than this."""
+        retention: Retention = Retention()
+        """When old entries may go. Everything is kept by default."""
+        writer_wait_s: float = Field(default=3.0, ge=0)
+        """How long the first append waits for another writer of the partition to end."""
+
+    def __init__(self, config: Config, disk: Disk | None = None) -> None:
+        self._config = config
+        self._disk = disk or Disk()
+        self._writers: dict[tuple[str, int], PartitionWriter] = {}
+        self._readers: dict[tuple[str, int], PartitionReader] = {}
+        self._writing = threading.Lock()
+
+    def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
+        """See `Log.append`. RetryableError when another process is the writer and stays it."""
+        with self._writing:
+            return self._writer(topic, partition).append(entries)
+
+    def read(self, topic: str, partition: int, span: Span) -> Iterator[Record]:
+        """See `Log.read`."""
+        return self.reader(topic, partition).read(span)
+
+    def spans(self, topic: str) -> Mapping[int, Span]:
+        """See `Log.spans`."""
+        ends = {partition: self.reader(topic, partition).end() for partition in self._partitions(topic)}
+        return {partition: Span(end.start, end.next_offset) for partition, end in ends.items() if end is not None}
+
+    def wait(self, topic: str, partition: int, offset: int, timeout_s: float) -> bool:
+        """See `Log.wait`."""
+        return self.reader(topic, partition).wait(offset, timeout_s)
+
+    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
+        """See `headrace.log.base.offset_at`."""
+        return self.reader(topic, partition).offset_at(time_ms)
+
+    def close(self) -> None:
+        """See `Log.close`."""
+        with self._writing:
+            while self._writers:
+                self._writers.popitem()[1].close()
+            self._readers.clear()
+
+    def topics(self) -> list[str]:
+        """The names of all topics; ConfigError when the path is not a log."""
+        root = self._config.path
+        with storage("list", root):
+            try:
+                names = self._disk.names(root)
+            except FileNotFoundError:
+                raise ConfigError(f"there is no log at {root}", fix="check the path") from None
+        _refuse_foreign(root, names)
+        return sorted(topic for name in names if _topic_name(topic := unquote(name)) == name)
+
+    def reader(self, topic: str, partition: int) -> PartitionReader:
+        """The reader of a partition that need not exist yet."""
+        key = (topic, partition)
+        reader = self._readers.get(key)
+        if reader is None:
+            reader = self._readers.setdefault(key, PartitionReader(self._disk, self.directory(topic, partition)))
+        return reader
+
+    def directory(self, topic: str, partition: int) -> Path:
+        """Where a partition's files are."""
+        if partition < 0:
+            raise ConfigError(f"partition {partition} cannot be", fix="partitions are numbered from 0")
+        return self._config.path / _topic_name(topic) / str(partition)
+
+    def _writer(self, topic: str, partition: int) -> PartitionWriter:
+        key = (topic, partition)
+        writer = self._writers.get(key)
+        if writer is not None and writer.must_reopen:
+            self._writers.pop(key).abandon()
+            writer = None
+        if writer is None:
+            config = self._config
+            age_s, size_bytes = config.retention.age_s, config.retention.size_bytes
+            keep = None
+            if age_s is not None or size_bytes is not None:
+                keep = Keep(None if age_s is None else age_s * 1000, size_bytes)
+            directory = self._make(topic, partition)
+            writer = PartitionWriter(self._disk, directory, config.segment_bytes, keep, config.writer_wait_s)
+            self._writers[key] = writer
+        return writer
+
+    def _make(self, topic: str, partition: int) -> Path:
+        """The partition's directory and all above it, made and durable."""
+        root = self._config.path
+        directory = self.directory(topic, partition)
+        with storage("create", directory):
+            _make_directory(self._disk, root)
+            names = self._disk.names(root)
+            _refuse_foreign(root, names)
+            if _MARKER not in names:
+                with suppress(FileExistsError):
+                    OpenFile(self._disk, root / _MARKER, NEW_FILE).close()
+            _make_directory(self._disk, directory.parent)
+            _make_directory(self._disk, directory)
+        return directory
+
+    def _partitions(self, topic: str) -> list[int]:
+        path = self._config.path / _topic_name(topic)
+        with storage("list", path):
+            try:
+                names = self._disk.names(path)
+            except FileNotFoundError:
+                return []
+        return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+
+
+def _topic_name(topic: str) -> str:
+    """The topic as a file name: percent-encoded, its first dot too, so that it is neither hidden nor a way out."""
+    try:
+        name = quote(topic, safe="")
+    except UnicodeEncodeError:
+        name = ""
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    if not 0 < len(name) <= _LONGEST_NAME_BYTES:
+        raise ConfigError(
+            f"{topic[:80]!r} cannot be the name of a topic",
+            fix="use a name of 1 to 255 letters, digits, dots and dashes",
+        )
+    return name
+
+
+def _make_directory(disk: Disk, directory: Path) -> None:
+    """Makes a directory durable with those above it. One that is there may be another process's, not yet durable."""
+    try:
+        disk.mkdir(directory)
+    except FileNotFoundError:
+        _make_directory(disk, directory.parent)
+        disk.mkdir(directory)
+    except FileExistsError:
+        pass
+    with suppress(PermissionError):  # a parent that we may not read was made by somebody else
+        disk.fsync_directory(directory.parent)
+
+
+def _refuse_foreign(root: Path, names: Sequence[str]) -> None:
+    """A directory that holds other things is not taken for a log, nor turned into one."""
+    foreign = [name for name in names if not name.startswith(".") and name != "lost+found"]
+    if foreign and _MARKER not in names:
+        raise ConfigError(
+            f"{root} is not a log: it holds {foreign[0]} and has no file {_MARKER}",
+            fix="name the directory of a log, or one that is empty or not there yet",
+        )

@@ -1,0 +1,139 @@
+"""Segments: files of batches, one after the other, named by the offset of their first entry.
+
+::
+
+    00000000000000000000.log    | batch | batch | batch | ...                        (record.py draws a batch)
+    00000000000000041230.log    | batch | batch | what may be torn or not yet published
+
+Invariants. The batches of a segment lie without gaps, and so do their offsets. A segment ends where the next one's name
+says, whatever bytes follow: a writer that was fenced may have left some there. The newest segment ends where the published
+end says (end.py). A segment of which something was published is never replaced or cut before that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.errors import CorruptError
+from headrace.log.disk import Disk, OpenFile, storage
+from headrace.log.record import HEADER, MAGIC, Batch, Header, header_at, is_intact, is_plausible
+
+CHUNK_BYTES = 1 << 20
+_HOP_BYTES = 64 << 10
+_DIGITS = 20
+_SUFFIX = ".log"
+UNBOUNDED = 1 << 63
+"""An offset that no log reaches: read as far as there are batches."""
+
+
+class Extent(NamedTuple):
+    """The part of a segment that may be read: the bytes before `limit`, the offsets before `stop_offset`."""
+
+    file: OpenFile
+    limit: int
+    stop_offset: int
+
+
+def segment_path(directory: Path, base: int) -> Path:
+    return directory / f"{base:0{_DIGITS}d}{_SUFFIX}"
+
+
+def segment_base(name: str) -> int | None:
+    """The first offset of the segment with this file name; None when it is not a segment's name."""
+    digits = name.removesuffix(_SUFFIX)
+    is_ours = len(digits) == _DIGITS and digits.isascii() and digits.isdecimal() and name.endswith(_SUFFIX)
+    return int(digits) if is_ours else None
+
+
+def segment_bases(disk: Disk, directory: Path) -> list[int]:
+    """The first offsets of a partition's segments, oldest first."""
+    with storage("list", directory):
+        names = disk.names(directory)
+    return sorted(base for name in names if (base := segment_base(name)) is not None)
+
+
+def batches(disk: Disk, extent: Extent, position: int, next_offset: int) -> Iterator[Batch]:
+    """The batches from `position` on, where `next_offset` is due.
+
+    Raises CorruptError at the first batch that is not whole, intact and in its place.
+    """
+    file, limit, stop_offset = extent
+    wanted_bytes = CHUNK_BYTES
+    while position < limit and next_offset < stop_offset:
+        chunk = _read(disk, file, min(wanted_bytes, limit - position), position)
+        wanted_bytes = CHUNK_BYTES
+        at = 0
+        while len(chunk) - at >= HEADER.size and next_offset < stop_offset:
+            header = header_at(chunk, at)
+            _require_in_place(extent, position + at, header, next_offset)
+            if header.length > len(chunk) - at:
+                wanted_bytes = max(CHUNK_BYTES, header.length)
+                break
+            if not is_intact(header, chunk, at):
+                raise damaged(file.path, position + at, "the checksum of a batch differs")
+            yield Batch(position + at, header, chunk, at)
+            at += header.length
+            next_offset = header.next_offset
+        if len(chunk) < HEADER.size:
+            raise damaged(file.path, position, "a batch is incomplete")
+        position += at
+
+
+def headers(disk: Disk, extent: Extent, position: int, next_offset: int) -> Iterator[tuple[int, Header]]:
+    """Positions and headers of the same batches; the batches themselves are neither read nor checked."""
+    file, limit, stop_offset = extent
+    while limit - position >= HEADER.size and next_offset < stop_offset:
+        chunk = _read(disk, file, min(_HOP_BYTES, limit - position), position)
+        at = 0
+        while len(chunk) - at >= HEADER.size and next_offset < stop_offset:
+            header = header_at(chunk, at)
+            _require_in_place(extent, position + at, header, next_offset)
+            yield position + at, header
+            at += header.length
+            next_offset = header.next_offset
+        position += at
+
+
+def holds_batch_after(disk: Disk, file: OpenFile, position: int, limit: int, offset: int) -> bool:
+    """Whether anywhere after `position` there is an intact batch with offsets above `offset`: then what stands at
+    `position` is damage in the middle of the log, not the torn end of it."""
+    rest = _read(disk, file, limit - position, position)
+    at = rest.find(MAGIC, 1)
+    while 0 <= at <= len(rest) - HEADER.size:
+        header = header_at(rest, at)
+        whole = is_plausible(header) and header.length <= len(rest) - at
+        if whole and header.base_offset > offset and is_intact(header, rest, at):
+            return True
+        at = rest.find(MAGIC, at + 1)
+    return False
+
+
+def damaged(path: Path, position: int, reason: str) -> CorruptError:
+    return CorruptError(
+        f"{path} is damaged at byte {position}: {reason}",
+        fix="check the disk; restore this partition from its copy, or move its directory away and capture again",
+    )
+
+
+def _require_in_place(extent: Extent, position: int, header: Header, next_offset: int) -> None:
+    path = extent.file.path
+    if not is_plausible(header):
+        raise damaged(path, position, "there is no batch")
+    if header.base_offset != next_offset:
+        raise damaged(path, position, f"offset {header.base_offset} stands where {next_offset} is due")
+    if header.length > extent.limit - position:
+        raise damaged(path, position, f"a batch of {header.length} bytes runs beyond the end")
+
+
+def _read(disk: Disk, file: OpenFile, size_bytes: int, position: int) -> bytes:
+    """Exactly `size_bytes`; the kernel hands out at most 2 GiB at a time."""
+    with storage("read", file.path):
+        chunk = disk.pread(file.fd, size_bytes, position)
+        while len(chunk) < size_bytes:
+            more = disk.pread(file.fd, size_bytes - len(chunk), position + len(chunk))
+            if not more:
+                raise damaged(file.path, position + len(chunk), "the file ends before its published end")
+            chunk += more
+    return chunk

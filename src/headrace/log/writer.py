@@ -1,0 +1,210 @@
+"""The writer of one partition: takes it over, appends, rolls to new segments, drops old ones. directory.py tells the crash story.
+
+Fencing. Each writer takes the next epoch and makes it durable in `end` before it looks at the log, and every writer looks
+at `end` before it writes and again before it publishes. A writer whose predecessor did not close also starts a new segment
+file, so a zombie that wakes up between looking and writing spoils only bytes that nobody reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.errors import FencedError, StorageError
+from headrace.log.base import Entry, Span
+from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage, write_all
+from headrace.log.end import END_BYTES, End
+from headrace.log.index import IndexWriter, index_path
+from headrace.log.lock import holder, take_lock
+from headrace.log.record import encode
+from headrace.log.recovery import recover
+from headrace.log.retention import Closed, Keep, closed_segments, expired
+from headrace.log.segment import segment_bases, segment_path
+
+
+@dataclass(slots=True)
+class _Active:
+    """The segment that is being written; `position` is where its next batch goes."""
+
+    file: OpenFile
+    base: int
+    position: int
+    index: IndexWriter
+
+
+class PartitionWriter:
+    """Owns one partition from construction to `close`. Not safe for threads."""
+
+    def __init__(self, disk: Disk, directory: Path, segment_bytes: int, keep: Keep | None, wait_s: float) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._keep = keep
+        self._pid = os.getpid()
+        self._active: _Active | None = None
+        self._closed: list[Closed] | None = None
+        self._in_doubt = False
+        self._fenced = False
+        self._lock = take_lock(disk, directory, wait_s)
+        try:
+            with storage("open", directory / "end"):
+                self._end_file = OpenFile(disk, directory / "end", os.O_RDWR | os.O_CREAT)
+                self._take_over()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def must_reopen(self) -> bool:
+        """True after a failure that left memory and disk in doubt: a new writer must take the partition over."""
+        return self._in_doubt and not self._fenced
+
+    def append(self, entries: Sequence[Entry]) -> Span:
+        """One batch, durable on return; see `Log.append`."""
+        self._require_ownership()
+        base_offset = self._end.next_offset
+        if not entries:
+            return Span(base_offset, base_offset)
+        data = encode(entries, base_offset, self._end.epoch)
+        time_ms = max(entry.time_ms for entry in entries)
+        self._in_doubt = True
+        active = self._room_for(len(data), time_ms)
+        self._commit(active, data, base_offset + len(entries))
+        active.index.note(base_offset, active.position, time_ms)
+        active.position += len(data)
+        self._in_doubt = False
+        return Span(base_offset, base_offset + len(entries))
+
+    def close(self) -> None:
+        """Leaves the mark by which the next writer need not look at the log, and lets go. Idempotent."""
+        active = self._active
+        try:
+            if active is not None and active.base == self._end.segment and not self._in_doubt and not self._fenced:
+                self._require_ownership()
+                with storage("close", self._directory / "end"):
+                    self._publish(replace(self._end, clean=True))
+        except FencedError:
+            return  # the partition is another's: there is nothing of ours to mark
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Lets go as a crash would. Idempotent."""
+        if self._active is not None:
+            self._active.index.close()
+            self._active.file.close()
+            self._active = None
+        self._end_file.close()
+        self._lock.close()
+
+    def _take_over(self) -> None:
+        published = End.from_bytes(self._disk.pread(self._end_file.fd, END_BYTES, 0))
+        bases = segment_bases(self._disk, self._directory)
+        if published is None:
+            empty = End(epoch=0, start=0, segment=0, position=0, next_offset=0)
+            published = recover(self._disk, self._directory, None) if bases else empty
+        self._publish(replace(published, epoch=published.epoch + 1, clean=False))
+        self._disk.fdatasync(self._end_file.fd)
+        if published.epoch == 0:
+            self._disk.fsync_directory(self._directory)
+        if published.clean and bases and bases[-1] == published.segment and self._reopen(published):
+            return
+        self._publish(recover(self._disk, self._directory, self._end))
+
+    def _reopen(self, published: End) -> bool:
+        """Goes on in the newest segment of a writer that closed; False when the file is not as that writer left it."""
+        file = OpenFile(self._disk, segment_path(self._directory, published.segment), os.O_RDWR)
+        if self._disk.size_bytes(file.fd) != published.position:
+            return False
+        self._active = self._activate(file, published.segment, published.position)
+        return True
+
+    def _activate(self, file: OpenFile, base: int, position: int) -> _Active:
+        return _Active(file, base, position, IndexWriter(self._disk, file, base, position))
+
+    def _require_ownership(self) -> None:
+        with storage("read", self._directory / "end"):
+            now = End.from_bytes(self._disk.pread(self._end_file.fd, END_BYTES, 0))
+            is_ours = now is not None and now.epoch == self._end.epoch and self._disk.is_linked(self._end_file.fd)
+        if is_ours and not self._fenced and self._pid == os.getpid():
+            return
+        self._fenced = True
+        raise FencedError(
+            f"{self._directory} was taken over, last by {holder(self._disk, self._directory)}",
+            fix="one process writes a partition: stop one of the two; what was acknowledged is in the log",
+        )
+
+    def _commit(self, active: _Active, data: bytes, next_offset: int) -> None:
+        """Makes a batch durable, then visible; takes it away again when the disk refuses."""
+        end = replace(self._end, segment=active.base, position=active.position + len(data), next_offset=next_offset)
+        try:
+            with storage("append to", active.file.path):
+                write_all(self._disk, active.file.fd, data, active.position)
+                self._disk.fdatasync(active.file.fd)
+                self._require_ownership()
+                self._publish(end)
+        except StorageError:
+            with suppress(OSError):  # when undoing fails too, the doubt remains and the next append opens anew
+                self._disk.ftruncate(active.file.fd, active.position)
+                self._publish(self._end)
+                self._in_doubt = False
+            raise
+
+    def _publish(self, end: End) -> None:
+        self._disk.pwrite(self._end_file.fd, end.to_bytes(), 0)
+        self._end = end
+
+    def _room_for(self, batch_bytes: int, now_ms: int) -> _Active:
+        """The active segment, or a new one when there is none or the batch would make it too long."""
+        old = self._active
+        if old is not None and (old.position == 0 or old.position + batch_bytes <= self._segment_bytes):
+            return old
+        base = self._end.next_offset
+        self._active = self._activate(self._create(segment_path(self._directory, base)), base, 0)
+        if old is not None:
+            if self._closed is not None:
+                self._closed.append(Closed(old.base, old.position, old.index.max_time_ms))
+            old.index.close()
+            old.file.close()
+        if self._keep is not None:
+            self._drop_expired(self._keep, base, now_ms)
+        return self._active
+
+    def _create(self, path: Path) -> OpenFile:
+        """A new segment whose name is durable."""
+        try:
+            with storage("create", path):
+                file = OpenFile(self._disk, path, NEW_FILE)
+        except StorageError as error:
+            self._in_doubt = isinstance(error.__cause__, FileExistsError)  # not ours: look again before anything else
+            raise
+        try:
+            with storage("sync the directory of", path):
+                self._disk.fsync_directory(self._directory)
+        except StorageError:
+            with suppress(OSError):
+                self._disk.unlink(path)
+                self._in_doubt = False
+            raise
+        return file
+
+    def _drop_expired(self, keep: Keep, newest: int, now_ms: int) -> None:
+        """Publishes the new start durably first, so that a gap below it is never taken for damage."""
+        with storage("drop old segments of", self._directory):
+            if self._closed is None:
+                self._closed = closed_segments(self._disk, self._directory, newest)
+            dropped = self._closed[: expired(self._closed, keep, now_ms)]
+            if not dropped:
+                return
+            del self._closed[: len(dropped)]
+            start = self._closed[0].base if self._closed else newest
+            self._publish(replace(self._end, start=start, segment=newest, position=0))
+            self._disk.fdatasync(self._end_file.fd)
+            for segment in dropped:
+                path = segment_path(self._directory, segment.base)
+                self._disk.unlink(path)
+                with suppress(FileNotFoundError):
+                    self._disk.unlink(index_path(path))

@@ -1,0 +1,251 @@
+"""Log -> sinks: what a following task does for each flow of its part of the log.
+
+A `Follower` serves one flow in a thread of its own, with its own position, so a slow or absent target holds up nobody else.
+
+What it writes is cut at marks (ums/change.py), so a transaction of the source becomes visible in the target whole:
+
+* changes since the newest mark wait in `_Gathered.open` until their mark comes;
+* complete changes are written in sets as large as what is there, then committed together with the position of their mark;
+* a transaction larger than `_GATHER_BYTES` is written while it is still open, and not committed before its mark.
+
+Repeats: when capture died in a transaction that needed several appends, the log holds its first changes twice, with the same
+ids. Ids of one table only grow along the log, so a change that is not above the newest seen of its table is a repeat and is
+dropped before a sink sees it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import RetryableError
+from headrace.flow.shape import Shaper
+from headrace.log.base import Log, Record, Span
+from headrace.retry import Backoff
+from headrace.sinks.base import Position, Sink
+from headrace.ums.change import MARK_KEY, ChangeBatch, Mark, read_block
+from headrace.ums.schema import ID, TableSchema
+
+_GATHER_BYTES = 32 << 20
+_GATHER_ROWS = 65_536
+_WAIT_S = 0.05
+
+
+@dataclass(slots=True)
+class Delivered:
+    """What a follower has done since it started, for progress and statistics."""
+
+    position: Position | None = None
+    rows: Counter[str] = field(default_factory=Counter)
+    """Changes per namespace that are committed in the target."""
+    commits: int = 0
+    delay_ms: list[float] = field(default_factory=list)
+    """From append to the log until visible in the target, of the newest commits (at most 10,000)."""
+    retries: int = 0
+    problem: str = ""
+    """The message of the outage that is being waited out, empty while all is well."""
+
+    def committed(self, position: Position, rows: Counter[str], delay_ms: float) -> None:
+        self.position = position
+        self.rows.update(rows)
+        self.commits += 1
+        self.delay_ms.append(delay_ms)
+        del self.delay_ms[:-10_000]
+
+
+class _Gathered:
+    """Changes on their way from the log to the sink, per table version, complete ones apart from those of an open transaction."""
+
+    def __init__(self) -> None:
+        self.complete: dict[TableSchema, list[ChangeBatch]] = {}
+        self.open: dict[TableSchema, list[ChangeBatch]] = {}
+        self.mark: Position | None = None
+        self.mark_appended_at_ms = 0
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, batch: ChangeBatch) -> None:
+        self.open.setdefault(batch.table, []).append(batch)
+        self.rows += len(batch)
+        self.bytes += batch.data.nbytes
+
+    def close(self, mark: Position, appended_at_ms: int) -> None:
+        for table, batches in self.open.items():
+            self.complete.setdefault(table, []).extend(batches)
+        self.open = {}
+        self.mark = mark
+        self.mark_appended_at_ms = appended_at_ms
+
+    @property
+    def is_large(self) -> bool:
+        return self.rows >= _GATHER_ROWS or self.bytes >= _GATHER_BYTES
+
+    def take_complete(self) -> dict[TableSchema, list[ChangeBatch]]:
+        taken, self.complete = self.complete, {}
+        if not self.open:
+            self.rows = self.bytes = 0
+        return taken
+
+    def take_open(self) -> dict[TableSchema, list[ChangeBatch]]:
+        taken, self.open = self.open, {}
+        self.rows = self.bytes = 0
+        return taken
+
+
+class Follower:
+    """Follows one partition of the log for one flow. `start` is the position that the ledger has; a sink that remembers knows better."""
+
+    def __init__(
+        self,
+        new_sink: Callable[[], Sink],
+        shaper: Shaper,
+        log: Log,
+        topic: str,
+        partition: int,
+        *,
+        start: Position | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.delivered = Delivered(position=start)
+        self._new_sink = new_sink
+        self._shaper = shaper
+        self._log = log
+        self._topic = topic
+        self._partition = partition
+        self._clock = clock
+
+    def run(self, over: Callable[[], bool], idle: Callable[[int], bool], backoff: Backoff) -> None:
+        """Delivers until `over()` or until `idle(offset)` says that nothing will come at or behind `offset`.
+
+        Outages of the target are waited out by `backoff`; each new attempt starts at the last committed position.
+        """
+        while True:
+            self._sink = self._new_sink()
+            try:
+                self._follow(over, idle, backoff)
+            except RetryableError as error:
+                self.delivered.retries += 1
+                self.delivered.problem = error.message
+                if over():
+                    return
+                time.sleep(backoff.failed(error))
+            else:
+                return
+            finally:
+                self._sink.close()
+
+    def _follow(self, over: Callable[[], bool], idle: Callable[[int], bool], backoff: Backoff) -> None:
+        offset = self._open()
+        backoff.worked()
+        self.delivered.problem = ""
+        while True:
+            offset = self._take_what_is_there(offset, over)
+            ending = not self._gathered.open and (over() or idle(offset))
+            if ending or self._commit_is_due():
+                self._commit()
+            if ending:
+                return
+            self._log.wait(self._topic, self._partition, offset, self._patience_s())
+
+    def _open(self) -> int:
+        """Forgets what an earlier attempt gathered; returns the offset to read on from."""
+        self._gathered = _Gathered()
+        self._prepared: set[TableSchema] = set()
+        self._written: Counter[str] = Counter()
+        self._newest_id: dict[str, int] = {}
+        self._committed_at = self._clock()
+        position = self._sink.position(self._topic, self._partition) or self.delivered.position
+        self.delivered.position = position
+        if position is not None:
+            return position.offset
+        spans = self._log.spans(self._topic)
+        return spans[self._partition].start if self._partition in spans else 0
+
+    def _take_what_is_there(self, offset: int, over: Callable[[], bool]) -> int:
+        span = self._log.spans(self._topic).get(self._partition)
+        if span is None or span.stop <= offset:
+            return offset
+        for record in self._log.read(self._topic, self._partition, Span(offset, span.stop)):
+            self._take(record)
+            offset = record.offset + 1
+            if self._gathered.mark is not None and not self._gathered.open and over():
+                break
+        return offset
+
+    def _take(self, record: Record) -> None:
+        if record.entry.key == MARK_KEY:
+            mark = read_block(record.entry.value)
+            assert isinstance(mark, Mark)
+            position = Position(self._topic, self._partition, record.offset + 1, mark.id, mark.commit_ts_us)
+            self._gathered.close(position, record.entry.time_ms)
+        elif self._shaper.wants(record.entry.key):
+            batch = read_block(record.entry.value)
+            assert isinstance(batch, ChangeBatch)
+            fresh = self._without_repeats(batch)
+            if len(fresh):
+                self._gathered.add(self._shaper.shape(fresh))
+        if self._gathered.is_large:
+            self._relieve()
+
+    def _without_repeats(self, batch: ChangeBatch) -> ChangeBatch:
+        table = batch.table.namespace.all_versions
+        position = self.delivered.position
+        newest = self._newest_id.get(table, position.id if position is not None else None)
+        low, high = batch.id_range
+        self._newest_id[table] = high if newest is None else max(high, newest)
+        if newest is None or low > newest:
+            return batch
+        return ChangeBatch(batch.table, batch.data.filter(pc.greater(batch.data.column(ID), pa.scalar(newest))))
+
+    def _relieve(self) -> None:
+        """Writes what has been gathered, so that memory stays bounded; commits what is complete first."""
+        if self._gathered.open:
+            if self._gathered.mark is not None:
+                self._commit()
+            self._write(self._gathered.take_open())
+        else:
+            self._write(self._gathered.take_complete())
+            if self._sink.commit_interval_s == 0 or self._commit_is_due():
+                self._commit()
+
+    def _write(self, groups: dict[TableSchema, list[ChangeBatch]]) -> None:
+        for table, batches in groups.items():
+            if table not in self._prepared:
+                self._sink.prepare(table)
+                self._prepared.add(table)
+            data = batches[0].data if len(batches) == 1 else _concatenated(batches)
+            self._sink.write(ChangeBatch(table, data))
+            self._written[str(table.namespace)] += data.num_rows
+
+    def _commit_is_due(self) -> bool:
+        waited_s = self._clock() - self._committed_at
+        return self._gathered.mark is not None and waited_s >= self._sink.commit_interval_s
+
+    def _commit(self) -> None:
+        mark = self._gathered.mark
+        if mark is None:
+            return
+        self._write(self._gathered.take_complete())
+        self._sink.commit(mark)
+        self._gathered.mark = None
+        self._committed_at = self._clock()
+        delay_ms = time.time() * 1000 - self._gathered.mark_appended_at_ms
+        self.delivered.committed(mark, self._written, delay_ms)
+        self._written = Counter()
+
+    def _patience_s(self) -> float:
+        """How long to wait for more: until the next commit is due, but never so long that a stop goes unnoticed."""
+        if self._gathered.mark is None:
+            return _WAIT_S
+        left_s = self._sink.commit_interval_s - (self._clock() - self._committed_at)
+        return min(_WAIT_S, max(0.0, left_s))
+
+
+def _concatenated(batches: list[ChangeBatch]) -> pa.RecordBatch:
+    table = pa.Table.from_batches([batch.data for batch in batches]).combine_chunks()
+    return table.to_batches()[0]

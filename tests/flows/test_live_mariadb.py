@@ -1,0 +1,158 @@
+"""The main job on a live MariaDB: as a replica over the network, into every kind of target, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.lake.asof import as_of
+from headrace.log.base import Span
+from headrace.log.directory import DirectoryLog
+from headrace.ums.change import ChangeBatch, read_block
+from tests.flows import compare
+from tests.flows.command import headrace, run_until_idle
+from tests.flows.shop import TABLES, Shop
+from tests.servers.mariadb import MariaDb
+from tests.servers.postgresql import PostgreSql
+
+FLOW = """\
+source: {{type: mysql, name: db1, host: "{server.host}", port: {server.port}, user: "{server.user}",
+          password: "{server.password}", tables: ["{database}.*"], start: {start}}}
+log: {{type: directory, path: ./log}}
+state: ./state
+flows:
+  - {{name: raw, from: "mysql.db1.{database}.*", to: {{type: lake, path: ./lake}}}}
+  - {{name: lite, from: "mysql.db1.{database}.*", to: {{type: database, url: "sqlite:///./mart.db"}}}}
+{more}
+"""
+
+
+@pytest.fixture
+def database(mariadb: MariaDb) -> Iterator[str]:
+    with mariadb.database() as name:
+        yield name
+
+
+def write_flow(directory: Path, mariadb: MariaDb, database: str, start: str = "earliest", more: str = "") -> Path:
+    path = directory / "flow.yaml"
+    path.write_text(FLOW.format(server=mariadb, database=database, start=start, more=more))
+    return path
+
+
+def logged_changes(directory: Path) -> list[tuple[str, int]]:
+    """(table, id) of every change on the log, in log order."""
+    log = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
+    spans = log.spans("db1")
+    found = []
+    for record in log.read("db1", 0, spans.get(0, Span(0, 0))):
+        block = read_block(record.entry.value)
+        if isinstance(block, ChangeBatch):
+            found += [(block.table.namespace.table, id_) for id_ in block.data.column("_ums_id_").to_pylist()]
+    log.close()
+    return found
+
+
+def test_into_every_target_and_on_from_where_it_stopped(
+    mariadb: MariaDb, postgresql: PostgreSql, database: str, tmp_path: Path
+) -> None:
+    source = mariadb.connect(database, autocommit=False)
+    shop = Shop(source, seed=1)
+    shop.create()
+    shop.transact(400)
+    with postgresql.database() as target, mariadb.database() as other:
+        more = "\n".join(
+            f'  - {{name: {name}, from: "mysql.db1.{database}.*", to: {{type: database, url: "{url}"}}}}'
+            for name, url in (("pg", postgresql.url(target)), ("maria", mariadb.url(other)))
+        )
+        flow = write_flow(tmp_path, mariadb, database, more=more)
+        for round_ in range(2):
+            run_until_idle(flow)
+            for table in TABLES:
+                expected = compare.source_rows(source, table)
+                columns = as_of(tmp_path / "lake", f"mysql.db1.{database}.{table}").column_names
+                assert compare.lake_rows(tmp_path / "lake", f"mysql.db1.{database}.{table}") == expected
+                assert compare.sqlite_target_rows(tmp_path / "mart.db", table, columns) == expected
+                assert compare.postgresql_rows(postgresql.url(target), table, columns) == expected
+                with mariadb.connect(other) as connection:
+                    assert compare.mysql_rows(connection, table, columns) == expected
+            if round_ == 0:
+                shop.transact(200)
+    changes = logged_changes(tmp_path)
+    assert len(changes) == len(set(changes)), "a change was captured twice"
+
+
+def test_start_latest_and_start_at_an_offset(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    source = mariadb.connect(database)
+    Shop(source, seed=2).create()
+    mariadb.execute("INSERT INTO customers (id, name) VALUES (1, 'before')", database=database)
+    [(file, offset, *_)] = mariadb.execute("SHOW MASTER STATUS")
+    latest, at_offset = tmp_path / "latest", tmp_path / "offset"
+    for directory in (latest, at_offset):
+        directory.mkdir()
+    run_until_idle(write_flow(latest, mariadb, database, start="latest"))
+    mariadb.execute("INSERT INTO customers (id, name) VALUES (2, 'after')", database=database)
+    run_until_idle(write_flow(latest, mariadb, database, start="latest"))
+    run_until_idle(write_flow(at_offset, mariadb, database, start=f"{file}:{offset}"))
+    for directory in (latest, at_offset):
+        assert as_of(directory / "lake", f"mysql.db1.{database}.customers").column("name").to_pylist() == ["after"]
+
+
+def test_alters_while_running_and_while_stopped(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    flow = write_flow(tmp_path, mariadb, database)
+    mariadb.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10), b INT)",
+        "INSERT INTO t VALUES (1, 'x', 1), (2, 'y', 2)",
+        database=database,
+    )
+    run_until_idle(flow)
+    mariadb.execute(
+        "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7 AFTER a, MODIFY b BIGINT",
+        "INSERT INTO t VALUES (3, 'z', 8, 5000000000)",
+        "UPDATE t SET a = 'changed' WHERE id = 2",
+        "ALTER TABLE t ADD COLUMN d VARCHAR(20) DEFAULT 'näh'",
+        "INSERT INTO t (id, a) VALUES (4, 'q')",
+        database=database,
+    )
+    run_until_idle(flow)
+    source = mariadb.connect(database)
+    expected = compare.source_rows(source, "t")
+    assert compare.lake_rows(tmp_path / "lake", f"mysql.db1.{database}.t") == expected
+    assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id", "a", "c", "b", "d"]) == expected
+
+
+def test_a_large_transaction_arrives_whole(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    mariadb.execute(
+        "CREATE TABLE big (id INT PRIMARY KEY, v VARCHAR(100))",
+        "INSERT INTO big SELECT seq, REPEAT('v', 80) FROM seq_1_to_300000",
+        "UPDATE big SET v = CONCAT(v, id) WHERE id % 3 = 0",
+        "DELETE FROM big WHERE id % 7 = 0",
+        database=database,
+    )
+    run_until_idle(write_flow(tmp_path, mariadb, database))
+    with mariadb.connect(database) as source:
+        assert compare.lake_rows(tmp_path / "lake", f"mysql.db1.{database}.big") == compare.source_rows(source, "big")
+
+
+def test_columns_are_dropped_and_renamed_on_the_way(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    mariadb.execute(
+        "CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(10), secret VARCHAR(10))",
+        "INSERT INTO people VALUES (1, 'Ada', 'pin')",
+        database=database,
+    )
+    more = (
+        f'  - {{name: crm, from: "mysql.db1.{database}.people", to: {{type: database, url: "sqlite:///./crm.db"}},'
+        " columns: {drop: [secret], rename: {name: full_name}}}"
+    )
+    run_until_idle(write_flow(tmp_path, mariadb, database, more=more))
+    assert compare.sqlite_target_rows(tmp_path / "crm.db", "people", ["id", "full_name"]) == [("1", "Ada")]
+    assert b"pin" not in (tmp_path / "crm.db").read_bytes()
+
+
+def test_capture_alone_needs_no_spark(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
+    flow = write_flow(tmp_path, mariadb, database)
+    result = headrace("capture", flow, "--until-idle")
+    assert result.code == 0, result.err
+    assert len(logged_changes(tmp_path)) == 2

@@ -1,0 +1,1 @@
+"""Tests against oracles, with inputs made by hypothesis."""
