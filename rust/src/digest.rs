@@ -14,6 +14,7 @@
 //! The result is part of the lake's format: a golden test holds it, changing it needs a new format number.
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::{BooleanArray, OffsetSizeTrait};
+use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -27,7 +28,7 @@ const NULL_MULTIPLIER: [u64; 2] = [0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3]
 /// The two halves of a row's hash while its columns are taken in.
 type Row = [u64; 2];
 
-/// The digest of a pyarrow.RecordBatch's rows as a number below 2^128; TypeError for a column type that it does not know.
+/// The digest of a pyarrow.RecordBatch's rows as a number below 2^128; `TypeError` for a column type that it does not know.
 #[pyfunction]
 pub fn digest_rows(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u128> {
     let rows = import(batch)?;
@@ -36,11 +37,17 @@ pub fn digest_rows(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u128> {
 
 /// Takes the batch over through the Arrow C data interface; nothing is copied.
 fn import(batch: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
-    let pair = batch.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
+    let pair = batch
+        .call_method0("__arrow_c_array__")?
+        .cast_into::<PyTuple>()?;
     let schema = pair.get_item(0)?.cast_into::<PyCapsule>()?;
     let array = pair.get_item(1)?.cast_into::<PyCapsule>()?;
-    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+    let schema = schema
+        .pointer_checked(Some(c"arrow_schema"))?
+        .cast::<FFI_ArrowSchema>();
+    let array = array
+        .pointer_checked(Some(c"arrow_array"))?
+        .cast::<FFI_ArrowArray>();
     // Safety: the capsules' names say what they point to, both live as long as `pair`, and moving the array out leaves an empty
     // one behind, so that it is released once.
     unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) }
@@ -52,7 +59,9 @@ fn digest(rows: &ArrayData) -> Result<u128, String> {
     for column in rows.child_data() {
         take_in(&column.slice(rows.offset(), rows.len()), &mut states)?;
     }
-    Ok(states.iter().fold(0, |sum: u128, [a, b]| sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b))))
+    Ok(states.iter().fold(0, |sum: u128, [a, b]| {
+        sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b))
+    }))
 }
 
 fn take_in(column: &ArrayData, states: &mut [Row]) -> Result<(), String> {
@@ -60,13 +69,21 @@ fn take_in(column: &ArrayData, states: &mut [Row]) -> Result<(), String> {
         DataType::Null => states.iter_mut().for_each(absorb_null),
         DataType::Boolean => {
             let bits = BooleanArray::from(column.clone());
-            each(column, states, bits.values().iter(), |row, bit| absorb(row, u64::from(bit)));
+            each(column, states, bits.values().iter(), |row, bit| {
+                absorb(row, u64::from(bit));
+            });
         }
         DataType::Utf8 | DataType::Binary => variable::<i32>(column, states)?,
         DataType::LargeUtf8 | DataType::LargeBinary => variable::<i64>(column, states)?,
-        DataType::FixedSizeBinary(width) => fixed(column, states, usize::try_from(*width).map_err(|e| e.to_string())?)?,
+        DataType::FixedSizeBinary(width) => fixed(
+            column,
+            states,
+            usize::try_from(*width).map_err(|e| e.to_string())?,
+        )?,
         other => {
-            let width = other.primitive_width().ok_or_else(|| format!("no digest of a column of type {other}"))?;
+            let width = other
+                .primitive_width()
+                .ok_or_else(|| format!("no digest of a column of type {other}"))?;
             fixed(column, states, width)?;
         }
     }
@@ -81,10 +98,20 @@ fn each<V>(
     present: impl Fn(&mut Row, V),
 ) {
     match column.nulls() {
-        None => states.iter_mut().zip(values).for_each(|(row, value)| present(row, value)),
-        Some(nulls) => states.iter_mut().zip(values).zip(nulls.iter()).for_each(|((row, value), valid)| {
-            if valid { present(row, value) } else { absorb_null(row) }
-        }),
+        None => {
+            for (row, value) in states.iter_mut().zip(values) {
+                present(row, value);
+            }
+        }
+        Some(nulls) => {
+            for ((row, value), valid) in states.iter_mut().zip(values).zip(nulls.iter()) {
+                if valid {
+                    present(row, value);
+                } else {
+                    absorb_null(row);
+                }
+            }
+        }
     }
 }
 
@@ -96,9 +123,18 @@ fn fixed(column: &ArrayData, states: &mut [Row], width: usize) -> Result<(), Str
         .and_then(|buffer| buffer.get(from..from + states.len() * width))
         .ok_or("a column's buffer is too short")?;
     match width {
-        4 => each(column, states, bytes.as_chunks().0.iter(), |row, v| absorb(row, u64::from(u32::from_le_bytes(*v)))),
-        8 => each(column, states, bytes.as_chunks().0.iter(), |row, v| absorb(row, u64::from_le_bytes(*v))),
-        _ => each(column, states, bytes.chunks_exact(width.max(1)), absorb_bytes),
+        4 => each(column, states, bytes.as_chunks().0.iter(), |row, v| {
+            absorb(row, u64::from(u32::from_le_bytes(*v)));
+        }),
+        8 => each(column, states, bytes.as_chunks().0.iter(), |row, v| {
+            absorb(row, u64::from_le_bytes(*v));
+        }),
+        _ => each(
+            column,
+            states,
+            bytes.chunks_exact(width.max(1)),
+            absorb_bytes,
+        ),
     }
     Ok(())
 }
@@ -107,10 +143,19 @@ fn variable<O: OffsetSizeTrait>(column: &ArrayData, states: &mut [Row]) -> Resul
     if states.is_empty() {
         return Ok(());
     }
-    let offsets = column.buffer::<O>(0).get(..=states.len()).ok_or("a column's offsets are too few")?;
-    let bytes = column.buffers().get(1).map(|buffer| buffer.as_slice()).unwrap_or_default();
+    let offsets = column
+        .buffer::<O>(0)
+        .get(..=states.len())
+        .ok_or("a column's offsets are too few")?;
+    let bytes = column
+        .buffers()
+        .get(1)
+        .map(Buffer::as_slice)
+        .unwrap_or_default();
     let values = offsets.windows(2).map(|pair| match pair {
-        [from, to] => bytes.get(from.as_usize()..to.as_usize()).unwrap_or_default(),
+        [from, to] => bytes
+            .get(from.as_usize()..to.as_usize())
+            .unwrap_or_default(),
         _ => &[],
     });
     each(column, states, values, |row, value| {
@@ -122,9 +167,16 @@ fn variable<O: OffsetSizeTrait>(column: &ArrayData, states: &mut [Row]) -> Resul
 
 fn absorb_bytes(row: &mut Row, bytes: &[u8]) {
     let (whole, rest) = bytes.as_chunks();
-    whole.iter().for_each(|word| absorb(row, u64::from_le_bytes(*word)));
+    for word in whole {
+        absorb(row, u64::from_le_bytes(*word));
+    }
     if !rest.is_empty() {
-        absorb(row, rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        absorb(
+            row,
+            rest.iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        );
     }
 }
 

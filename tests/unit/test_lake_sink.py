@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.errors import ConfigError, CorruptError, FencedError, StorageError
+from headrace.errors import ConfigError, CorruptError, DataError, FencedError, StorageError
 from headrace.lake.asof import as_of
 from headrace.lake.commit import Manifest
 from headrace.lake.parquet import verify_file
 from headrace.registry import load
 from headrace.sinks import lake as lake_sink
 from headrace.sinks.lake import IDLE_COMMIT_ENTRIES, IDLE_COMMIT_S, LakeSink
-from headrace.ums.schema import ID, TableSchema
+from headrace.ums.schema import ID, Column, TableSchema
 from tests.lake_tables import ID_NAME, ORDERS, at, changes, ids_in, land, open_sink, parquet_files, rows, table
 
 
@@ -202,6 +202,22 @@ def test_a_type_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     sink.prepare(ID_NAME)
     with pytest.raises(ConfigError, match="cannot keep column 'tags'"):
         sink.prepare(table(("id", pa.int64()), ("tags", pa.list_(pa.utf8()))))
+
+
+def test_two_shapes_under_one_version_are_refused(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path)
+    sink.write(changes(ID_NAME, (1, "i", 1, "a")))
+    with pytest.raises(DataError, match="two different sets of columns"):
+        sink.write(changes(table(("id", pa.int64())), (2, "i", 2)))
+
+
+def test_columns_may_be_described_anew(tmp_path: Path) -> None:
+    described = table(Column("id", pa.int64(), "bigint"), Column("name", pa.utf8(), "varchar(20)", nullable=False))
+    sink = open_sink(tmp_path)
+    sink.write(changes(ID_NAME, (1, "i", 1, "a")))
+    sink.write(changes(described, (2, "i", 2, "b")))
+    sink.commit(at(1))
+    assert rows(as_of(tmp_path, ORDERS)) == [(1, "a"), (2, "b")]
 
 
 def test_scan_gives_the_live_rows_in_the_asked_version(tmp_path: Path) -> None:

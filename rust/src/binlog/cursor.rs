@@ -71,8 +71,8 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub fn u48(&mut self) -> Read<u64> {
-        let [a, b, c, d, e, f] = self.array()?;
-        Ok(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+        let (low, high) = (self.u32()?, self.u16()?);
+        Ok(u64::from(low) | u64::from(high) << 32)
     }
 
     #[inline]

@@ -26,12 +26,12 @@ pub struct Layout {
     pub scale: u8,
 }
 
-/// The digits without point: `high * 10^low_digits + low`, with a sign.
+/// The digits without point: `high * 10^low_places + low`, with a sign.
 struct Digits {
     negative: bool,
     high: u128,
     low: u128,
-    low_digits: u32,
+    low_places: u32,
 }
 
 impl Layout {
@@ -67,7 +67,7 @@ impl Layout {
             *first ^= 0x80;
         }
         let mut groups = Cursor::new(&buffer);
-        let mut digits = Digits { negative, high: 0, low: 0, low_digits: 0 };
+        let mut digits = Digits { negative, high: 0, low: 0, low_places: 0 };
         let integer = self.integer_digits();
         digits.push(&mut groups, integer % GROUP_DIGITS)?;
         for _ in 0..integer / GROUP_DIGITS + u32::from(self.scale) / GROUP_DIGITS {
@@ -89,7 +89,7 @@ impl Layout {
         let digits = self.read(cursor)?;
         let wide = |part: u128| i256::from_parts(part, 0);
         let size = wide(digits.high)
-            .checked_mul(wide(10_u128.pow(digits.low_digits)))
+            .checked_mul(wide(10_u128.pow(digits.low_places)))
             .and_then(|high| high.checked_add(wide(digits.low)))
             .ok_or_else(|| Fault::corrupt("a DECIMAL out of range"))?;
         Ok(if digits.negative { size.wrapping_neg() } else { size })
@@ -100,7 +100,7 @@ impl Layout {
         let digits = self.read(cursor)?;
         let mut text = String::new();
         if digits.high > 0 {
-            let _ = write!(text, "{}{:0width$}", digits.high, digits.low, width = digits.low_digits as usize);
+            let _ = write!(text, "{}{:0width$}", digits.high, digits.low, width = digits.low_places as usize);
         } else {
             let _ = write!(text, "{:0width$}", digits.low, width = usize::from(self.scale) + 1);
         }
@@ -123,12 +123,12 @@ impl Digits {
         if group >= 10_u64.pow(count) {
             return Err(Fault::corrupt("a DECIMAL with a group of more than its digits"));
         }
-        if self.low_digits + count > LOW_DIGITS {
+        if self.low_places + count > LOW_DIGITS {
             self.high = std::mem::take(&mut self.low);
-            self.low_digits = 0;
+            self.low_places = 0;
         }
         self.low = self.low * u128::from(10_u64.pow(count)) + u128::from(group);
-        self.low_digits += count;
+        self.low_places += count;
         Ok(())
     }
 }

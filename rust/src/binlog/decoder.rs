@@ -12,7 +12,7 @@ use super::frame;
 use super::include::Include;
 use super::pending::{Ddl, Item, Pending, Target};
 use super::place::Place;
-use super::rows::{self, Operation, Rows, Stamp};
+use super::rows::{self, Layout, Rows, Stamp};
 use super::statement::{self, Statement};
 use super::table_map::{Head, Table};
 
@@ -130,7 +130,7 @@ impl Decoder {
             let header = Header::read(&frame.event).map_err(|fault| fault.at(&place))?;
             match header.kind {
                 kind::FORMAT_DESCRIPTION => {
-                    self.format = Some(Format::read(&frame.event).map_err(|fault| fault.at(&place))?);
+                    self.format = Some(Format::read(&frame.event, false).map_err(|fault| fault.at(&place))?);
                 }
                 kind::MARIADB_START_ENCRYPTION => return Err(event::encrypted().at(&self.place.file)),
                 _ => break,
@@ -239,23 +239,12 @@ impl Decoder {
     /// Does what the event says; returns the place that follows it when that is in another file.
     fn dispatch(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Read<Option<Place>> {
         let cursor = Cursor::new(body);
+        if let Some(layout) = Layout::of(header.kind) {
+            self.rows(header, &Rows::read(cursor, layout)?, event::HEADER_BYTES + body.len())?;
+            return Ok(None);
+        }
         match header.kind {
             kind::TABLE_MAP => self.table_map(cursor)?,
-            kind::WRITE_ROWS => self.rows(header, event, Rows::read(cursor, Operation::Insert, true, false)?, body)?,
-            kind::UPDATE_ROWS => self.rows(header, event, Rows::read(cursor, Operation::Update, true, false)?, body)?,
-            kind::DELETE_ROWS => self.rows(header, event, Rows::read(cursor, Operation::Delete, true, false)?, body)?,
-            kind::WRITE_ROWS_V1 => {
-                self.rows(header, event, Rows::read(cursor, Operation::Insert, false, false)?, body)?
-            }
-            kind::UPDATE_ROWS_V1 => {
-                self.rows(header, event, Rows::read(cursor, Operation::Update, false, false)?, body)?
-            }
-            kind::DELETE_ROWS_V1 => {
-                self.rows(header, event, Rows::read(cursor, Operation::Delete, false, false)?, body)?
-            }
-            kind::PARTIAL_UPDATE_ROWS => {
-                self.rows(header, event, Rows::read(cursor, Operation::Update, true, true)?, body)?;
-            }
             kind::QUERY => self.query(header, &Query::read(cursor)?)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,
@@ -265,7 +254,7 @@ impl Decoder {
             kind::FORMAT_DESCRIPTION => {
                 self.require_no_open_rows()?;
                 self.mapped.clear();
-                self.format = Some(Format::read(event)?);
+                self.format = Some(Format::read(event, self.network)?);
             }
             kind::ROTATE if self.network => {
                 let rotate = Rotate::read(cursor)?;
@@ -363,16 +352,14 @@ impl Decoder {
         let Some(statement) = statement::classify(&query.sql) else { return Ok(()) };
         match statement {
             Statement::Begin | Statement::XaStart => self.begin(header),
-            Statement::Commit => self.end_transaction(),
-            Statement::Inside => {}
             Statement::Alone => self.end_statement(),
             Statement::Ddl => {
                 self.add_ddl(header, query)?;
                 self.end_statement();
             }
             Statement::Rollback | Statement::RollbackTo if self.transaction.rows => return Err(rolled_back()),
-            Statement::Rollback => self.end_transaction(),
-            Statement::RollbackTo => {}
+            Statement::Commit | Statement::Rollback => self.end_transaction(),
+            Statement::Inside | Statement::RollbackTo => {}
             Statement::XaRollback => return Err(rolled_back()),
             Statement::Dml
                 if statement::writes_only_system_tables(&query.sql) && !self.include.wants(b"mysql", b"") =>
@@ -443,7 +430,7 @@ impl Decoder {
         Ok(index)
     }
 
-    fn rows(&mut self, header: &Header, event: &[u8], rows: Rows<'_>, body: &[u8]) -> Read<()> {
+    fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize) -> Read<()> {
         self.transaction.open = true;
         let index = match self.mapped.get(&rows.table_id) {
             Some(Mapped::Wanted(index)) => *index,
@@ -458,17 +445,17 @@ impl Decoder {
         let stamp = Stamp {
             event_id: self.place.id(offset)?,
             event_offset: i64::try_from(offset).unwrap_or(i64::MAX),
-            event_bytes: event.len().min(event::HEADER_BYTES + body.len()),
+            event_bytes,
             ts_us: self.transaction.ts_us.unwrap_or(header.ts_us()),
             commit_ts_us: self.commit_ts_us,
         };
-        self.place.id(offset + event.len() as u64)?;
+        self.place.id(offset + event_bytes as u64)?;
         let Some(version) = self.versions.get(index) else { return Ok(()) };
         let before_images = self.before_images;
         let target = Target { index, table: &version.table, schema: &version.schema, before_images };
         self.transaction.rows = true;
         self.pending
-            .add(&target, &rows, &stamp)
+            .add(&target, rows, &stamp)
             .map_err(|fault| fault.at(format!("table {}.{}", version.table.schema, version.table.name)))
     }
 

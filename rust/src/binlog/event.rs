@@ -130,33 +130,28 @@ pub struct Format {
 }
 
 impl Format {
-    /// `event` is whole, with its header. Servers that know checksums end it with the algorithm and room for a CRC32.
-    pub fn read(event: &[u8]) -> Read<Self> {
+    /// `event` is whole, with its header. It ends with the number of the checksum algorithm and its own CRC32, whatever the
+    /// algorithm is. Only when a server sends a changed copy (`on_wire`) and has no checksums, that CRC32 is the old one.
+    pub fn read(event: &[u8], on_wire: bool) -> Read<Self> {
+        let algorithm = event.split_last_chunk::<CHECKSUM_BYTES>().and_then(|(front, _)| front.last()).copied();
+        if !(on_wire && algorithm == Some(0)) && !Self::checksum_fits(event) {
+            return Err(Fault::corrupt(
+                "the checksum of the format description is wrong (servers before MySQL 5.6 and MariaDB 5.3 have none)",
+            ));
+        }
         let mut body = Cursor::new(event);
         body.skip(HEADER_BYTES)?;
         let version = body.u16()?;
-        if version != 4 {
-            return Err(Fault::refused(
-                format!("the log has version {version} (MySQL before 5.0 wrote it)"),
-                "capture from a server of version 5.6 or newer",
-            ));
-        }
-        let server: [u8; 50] = body.array()?;
-        body.skip(4)?;
+        body.skip(50 + 4)?;
         let header_bytes = body.u8()?;
-        if usize::from(header_bytes) != HEADER_BYTES {
-            return Err(Fault::corrupt(format!("event headers of {header_bytes} bytes")));
+        if version != 4 || usize::from(header_bytes) != HEADER_BYTES {
+            return Err(Fault::corrupt(format!(
+                "a log of version {version} with event headers of {header_bytes} bytes"
+            )));
         }
-        if !knows_checksums(&server) {
-            return Ok(Self { checksums: false });
-        }
-        let Some((front, _)) = event.split_last_chunk::<CHECKSUM_BYTES>() else {
-            return Err(Fault::short(CHECKSUM_BYTES, event.len()));
-        };
-        match front.last() {
+        match algorithm {
             Some(0) => Ok(Self { checksums: false }),
-            Some(1) if Self::checksum_fits(event) => Ok(Self { checksums: true }),
-            Some(1) => Err(Fault::corrupt("the checksum of the format description is wrong")),
+            Some(1) => Ok(Self { checksums: true }),
             _ => Err(Fault::corrupt("the format description names a checksum that does not exist")),
         }
     }
@@ -169,14 +164,6 @@ impl Format {
         }
         checksum_fits(&unmarked) || checksum_fits(event)
     }
-}
-
-/// From `MySQL` 5.6.1 and `MariaDB` 5.3 on.
-fn knows_checksums(server: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(server);
-    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0_u32));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= if text.contains("MariaDB") { (5, 3, 0) } else { (5, 6, 1) }
 }
 
 pub struct Query {
@@ -370,13 +357,5 @@ mod tests {
         assert_eq!(varying(&mut Cursor::new(&[0b1111_1101, 0b1])).ok(), Some(0b111_1111));
         assert_eq!(varying(&mut Cursor::new(&[0xff, 1, 0, 0, 0, 0, 0, 0, 0])).ok(), Some(1));
         assert!(varying(&mut Cursor::new(&[0xff, 1])).is_err());
-    }
-
-    #[test]
-    fn checksums_came_with_these_versions() {
-        assert!(knows_checksums(b"8.0.36-2ubuntu3\0"));
-        assert!(knows_checksums(b"10.11.19-MariaDB-log\0"));
-        assert!(knows_checksums(b"5.6.1\0"));
-        assert!(!knows_checksums(b"5.5.62-log\0"));
     }
 }

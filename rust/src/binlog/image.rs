@@ -128,7 +128,13 @@ pub fn skip(columns: &[Column], cursor: &mut Cursor<'_>, present: &Present<'_>) 
 /// The stored bytes of each value of one image; None where it is null or absent.
 pub fn stored<'a>(columns: &[Column], cursor: &mut Cursor<'a>, present: &Present<'_>) -> Read<Vec<Option<&'a [u8]>>> {
     let mut walk = Walk::begin(cursor, present)?;
-    columns.iter().enumerate().map(|(index, column)| walk.step(index, column).map(Option::flatten)).collect()
+    let step = |(index, column)| {
+        Ok(match walk.step(index, column)? {
+            Stored::Bytes(bytes) => Some(bytes),
+            Stored::Null | Stored::Absent => None,
+        })
+    };
+    columns.iter().enumerate().map(step).collect()
 }
 
 /// True when two images of one row differ in a column of the key.
@@ -146,11 +152,18 @@ pub fn key_differs(
         let old = before.step(index, column)?;
         let new = after.step(index, column)?;
         // A key column that an image does not have did not change.
-        if column.is_key && old.is_some() && new.is_some() && old != new {
+        if column.is_key && old != Stored::Absent && new != Stored::Absent && old != new {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+#[derive(PartialEq)]
+enum Stored<'a> {
+    Absent,
+    Null,
+    Bytes(&'a [u8]),
 }
 
 /// An image read value by value, as stored.
@@ -167,21 +180,20 @@ impl<'c, 'a, 'p> Walk<'c, 'a, 'p> {
         Ok(Self { cursor, present, nulls, place: 0 })
     }
 
-    /// The next column's stored bytes; None when it is absent, Some(None) when it is null.
     #[inline]
-    fn step(&mut self, index: usize, column: &Column) -> Read<Option<Option<&'a [u8]>>> {
+    fn step(&mut self, index: usize, column: &Column) -> Read<Stored<'a>> {
         if !self.present.has(index) {
-            return Ok(None);
+            return Ok(Stored::Absent);
         }
         let null = bit(self.nulls.bitmap, self.place);
         self.place += 1;
         if null {
-            return Ok(Some(None));
+            return Ok(Stored::Null);
         }
         let start = *self.cursor;
         column.shape.size.skip(self.cursor)?;
         let length = start.left() - self.cursor.left();
-        { start }.bytes(length).map(|bytes| Some(Some(bytes)))
+        { start }.bytes(length).map(Stored::Bytes)
     }
 }
 

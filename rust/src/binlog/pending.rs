@@ -70,10 +70,9 @@ impl Pending {
     /// Ends all batches, so that what comes now stands behind them.
     pub fn close(&mut self) -> Read<()> {
         for table in std::mem::take(&mut self.order) {
-            if let Some(rows) = self.open.get_mut(table).and_then(Option::take) {
-                if rows.len() > 0 {
-                    self.items.push(Item::Rows { table, batch: rows.finish()? });
-                }
+            let rows = self.open.get_mut(table).and_then(Option::take);
+            if let Some(rows) = rows.filter(|rows| rows.len() > 0) {
+                self.items.push(Item::Rows { table, batch: rows.finish()? });
             }
         }
         Ok(())

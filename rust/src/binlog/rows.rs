@@ -14,6 +14,7 @@ use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::cursor::Cursor;
+use super::event::kind;
 use super::fault::{Fault, Read};
 use super::image::{self, Present};
 use super::json::quote;
@@ -27,25 +28,49 @@ pub enum Operation {
     Delete,
 }
 
+/// What the type of a row event says.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    operation: Operation,
+    /// Version 2: extra data stands before the columns.
+    extra: bool,
+    /// After images can be differences.
+    partial: bool,
+}
+
+impl Layout {
+    /// None when events of this type hold no rows.
+    pub fn of(event_kind: u8) -> Option<Self> {
+        let (operation, extra) = match event_kind {
+            kind::WRITE_ROWS_V1 => (Operation::Insert, false),
+            kind::UPDATE_ROWS_V1 => (Operation::Update, false),
+            kind::DELETE_ROWS_V1 => (Operation::Delete, false),
+            kind::WRITE_ROWS => (Operation::Insert, true),
+            kind::UPDATE_ROWS | kind::PARTIAL_UPDATE_ROWS => (Operation::Update, true),
+            kind::DELETE_ROWS => (Operation::Delete, true),
+            _ => return None,
+        };
+        Some(Self { operation, extra, partial: event_kind == kind::PARTIAL_UPDATE_ROWS })
+    }
+}
+
 /// A row event behind its common header.
 pub struct Rows<'a> {
     pub table_id: u64,
     operation: Operation,
-    /// After images can be differences (`PARTIAL_UPDATE_ROWS`).
     partial: bool,
     body: Cursor<'a>,
 }
 
 impl<'a> Rows<'a> {
-    /// `with_extra` is version 2 of the layout.
-    pub fn read(mut body: Cursor<'a>, operation: Operation, with_extra: bool, partial: bool) -> Read<Self> {
+    pub fn read(mut body: Cursor<'a>, layout: Layout) -> Read<Self> {
         let table_id = body.u48()?;
         body.skip(2)?;
-        if with_extra {
+        if layout.extra {
             let length = usize::from(body.u16()?);
             body.skip(length.checked_sub(2).ok_or_else(|| Fault::corrupt("extra row data of less than its length"))?)?;
         }
-        Ok(Self { table_id, operation, partial, body })
+        Ok(Self { table_id, operation: layout.operation, partial: layout.partial, body })
     }
 }
 

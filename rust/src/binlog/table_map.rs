@@ -226,7 +226,11 @@ fn numbers<'t>(
 }
 
 fn names(value: &mut Cursor<'_>, count: usize) -> Read<Vec<String>> {
-    (0..count).map(|_| value.lenenc_bytes().map(text)).collect()
+    let name = |bytes| match text(bytes) {
+        name if name.contains('\0') => Err(Fault::corrupt("a column's name holds a zero byte")),
+        name => Ok(name),
+    };
+    (0..count).map(|_| value.lenenc_bytes().and_then(name)).collect()
 }
 
 /// Column indexes; in the second form each with the length of its prefix.

@@ -39,7 +39,7 @@ from headrace.lake.reshape import Reshape
 from headrace.ums.change import DELETE, INSERT
 from headrace.ums.schema import COMMIT_TS, ID, OP, TableSchema
 
-_ROW = "_ums_row_"
+_ROW, _DELETED = "_ums_row_", "_ums_deleted_"
 _REDUCE_ROWS = 1 << 20
 
 
@@ -115,9 +115,9 @@ class _Moment:
     def covers(self, file: LakeFile) -> bool:
         return self.limit is None or self._range(file)[1] <= self.limit
 
-    def select(self, rows: pa.Table, of: pa.Table) -> pa.Table:
-        """Those of `rows` whose counterparts in `of` have happened."""
-        return rows.filter(pc.less_equal(of.column(self.column).cast(pa.int64()), pa.scalar(self.limit, pa.int64())))
+    def select(self, rows: pa.Table) -> pa.Table:
+        """Those rows that have happened."""
+        return rows.filter(pc.less_equal(rows.column(self.column).cast(pa.int64()), pa.scalar(self.limit, pa.int64())))
 
     def _range(self, file: LakeFile) -> tuple[int, int]:
         return file.id if self.column == ID else file.commit_ts
@@ -192,18 +192,20 @@ class _Replay:
 
     def _reduce(self, parts: list[pa.Table]) -> pa.Table:
         rows = pa.concat_tables(parts)
-        last = rows.group_by(self._keys, use_threads=False).aggregate([(OP, "last"), (_ROW, "last")])
-        last = last.select([f"{OP}_last", f"{_ROW}_last", *self._keys]).rename_columns(rows.column_names)
-        return last.filter(pc.not_equal(last.column(OP), pa.scalar(DELETE)))
+        last = rows.group_by(self._keys, use_threads=False).aggregate([(_DELETED, "last"), (_ROW, "last")])
+        last = last.select([f"{_DELETED}_last", f"{_ROW}_last", *self._keys]).rename_columns(rows.column_names)
+        return last.filter(pc.invert(last.column(_DELETED)))
 
     def _key_schema(self) -> pa.Schema:
         types: dict[str, pa.DataType] = {column.name: column.type for column in self._reshape.target.columns}
         types[ID] = pa.int64()
         keys = {key: types[key] for key in self._keys}
-        return pa.schema([pa.field(name, type_) for name, type_ in {OP: pa.utf8(), _ROW: pa.int64(), **keys}.items()])
+        return pa.schema(
+            [pa.field(name, type_) for name, type_ in {_DELETED: pa.bool_(), _ROW: pa.int64(), **keys}.items()]
+        )
 
     def _runs(self) -> Iterator[pa.Table]:
-        """Operation, row number and key of all rows by the moment, in id order; in pieces that follow each other."""
+        """For all rows by the moment: whether they delete, their number, their key. In id order, in pieces."""
         first_row = 0
         for run in _runs_of(self._files):
             pieces = []
@@ -225,11 +227,12 @@ class _Replay:
                 pa.repeat(pa.scalar(1, pa.int64()), group.num_rows), start=pa.scalar(first_row - 1)
             )
             first_row += group.num_rows
-            keys = self._reshape.columns(group, file.table.version, self._keys)
-            rows = pa.table({ID: group.column(ID), OP: group.column(OP), _ROW: numbers, **keys})
-            rows = rows if self._moment.covers(file) else self._moment.select(rows, group)
-            self._check_operations(rows, file)
-            yield rows
+            numbered = group.append_column(_ROW, numbers)
+            happened = numbered if self._moment.covers(file) else self._moment.select(numbered)
+            self._check_operations(happened, file)
+            deleted = pc.equal(happened.column(OP), pa.scalar(DELETE))
+            keys = self._reshape.columns(happened, file.table.version, self._keys)
+            yield pa.table({ID: happened.column(ID), _DELETED: deleted, _ROW: happened.column(_ROW), **keys})
 
     def _check_operations(self, rows: pa.Table, file: LakeFile) -> None:
         if not self._reshape.target.key and set(file.operations) != {INSERT}:

@@ -158,8 +158,7 @@ class Manifest:
     def refresh(self) -> list[Commit]:
         """Takes in the commits that have appeared since, and returns them."""
         found = []
-        while (path := self._path(self.number + 1)).exists():
-            commit = _commit_at(path)
+        while (commit := _commit_at(self._path(self.number + 1))) is not None:
             self._apply(commit)
             found.append(commit)
         return found
@@ -278,7 +277,10 @@ def _fenced(stream: Stream, lake: Path, reason: str) -> FencedError:
 
 
 def _numbers(directory: Path) -> list[int]:
-    return sorted(int(match[1]) for path in directory.iterdir() if (match := _NAME.fullmatch(path.name)))
+    try:
+        return sorted(int(match[1]) for path in directory.iterdir() if (match := _NAME.fullmatch(path.name)))
+    except OSError as error:
+        raise storage_error("list", directory, error) from error
 
 
 def _write(path: Path, content: dict[str, Any], *, durable: bool) -> None:
@@ -290,9 +292,12 @@ def _write(path: Path, content: dict[str, Any], *, durable: bool) -> None:
             os.fsync(file.fileno())
 
 
-def _commit_at(path: Path) -> Commit:
+def _commit_at(path: Path) -> Commit | None:
+    """The commit in that file; None when there is none yet."""
     try:
         commit = Commit.from_json(_read(path))
+    except FileNotFoundError:
+        return None
     except (KeyError, TypeError, ValueError) as error:
         raise _corrupt(path, f"it lacks or misuses {error}") from error
     if path.name != f"{commit.number:020d}.json":

@@ -29,7 +29,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -58,7 +58,7 @@ class LakeFile:
     """The order-free digest of its rows (rust/src/digest.rs), 32 hexadecimal digits; it can be computed from the file alone."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_json(cls, described: dict[str, Any]) -> Self:

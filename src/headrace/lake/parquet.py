@@ -62,8 +62,8 @@ class FileWriter:
         with _writing(self._hidden):
             if self._writer is None:
                 make_directories(self.path.parent)
-                self._writer = _open(self._hidden, self._schema, self._level)
-            stored = rows.cast(self._schema)
+                self._writer = open_writer(self._hidden, self._schema, self._level)
+            stored = rows if rows.schema.types == self._schema.types else rows.cast(self._schema)
             self._writer.write_table(stored, row_group_size=ROW_GROUP_ROWS)
         self._totals.add(stored)
 
@@ -157,7 +157,8 @@ def check_types(table: TableSchema) -> None:
             ) from error
 
 
-def _open(path: Path, schema: pa.Schema, level: int) -> pq.ParquetWriter:
+def open_writer(path: Path, schema: pa.Schema, level: int) -> pq.ParquetWriter:
+    """Opens a file with the choices above."""
     delta = [field.name for field in schema if _is_packed(field.type)]
     dictionaries = [field.name for field in schema if field.name not in delta and _has_dictionary(field.type)]
     return pq.ParquetWriter(

@@ -4,7 +4,7 @@
 
     PATH/.headrace-log                         marks the directory as a log, format 1; empty
     PATH/<topic>/<partition>/                  topic percent-encoded, so that any name is a file name
-        lock                                   the writer's flock, and who holds it                      lock.py
+        lock, epoch                            who writes                                                ownership.py
         end                                    published end: epoch, start, segment, position, offset    end.py
         00000000000000000000.log               segments, named by their first offset                     segment.py
         00000000000000041230.log                 of batches, one per append, with a crc32                record.py
@@ -26,14 +26,15 @@ before-publish (2 to 3)   the batch, beyond `end`                 keeps it; it i
 after-publish             the batch; `end` perhaps old            walks from the old end over it
 roll                      an empty or nameless new segment        deletes it and makes its own
 retention                 `end` names the new start, old files    deletes them; readers already refuse them
-first-open                directories, an empty `end`             goes on as if new
-take-over                 the next epoch in `end`                 takes one more epoch; the walk starts again
-close                     `end` says clean, or does not           trusts it when the segment is as long as it says, else walks
+first-open                directories, perhaps an empty `end`     goes on as if new
+take-over                 the next epoch in `epoch`               takes one more epoch; the walk starts again
+close                     `end` says clean, or does not           trusts it when its epoch is the newest and the segment is as
+                                                                  long as it says, else walks
 refused write (full disk) the batch is cut off again at once; a crash before that is a torn-write
 ========================= ======================================= ========================================================
 
-An append that was not acknowledged may be there after a crash or not, but never half. Who writes is decided by the lock, and
-beyond its reach by the epoch (writer.py).
+An append that was not acknowledged may be there after a crash or not, but never half. Two writers at once are kept
+apart by ownership.py.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ class DirectoryLog:
         key = (topic, partition)
         writer = self._writers.get(key)
         if writer is not None and writer.must_reopen:
-            self._writers.pop(key).abandon()
+            writer.give_up()
+            del self._writers[key]
             writer = None
         if writer is None:
             config = self._config
@@ -164,18 +166,23 @@ class DirectoryLog:
         return writer
 
     def _make(self, topic: str, partition: int) -> Path:
-        """The partition's directory and all above it, made and durable."""
+        """The partition's directory and all above it, made and durable: so they are once a writer has made `end` in it."""
         root = self._config.path
         directory = self.directory(topic, partition)
         with storage("create", directory):
+            with suppress(FileNotFoundError):
+                if "end" in self._disk.names(directory):
+                    return directory
             _make_directory(self._disk, root)
             names = self._disk.names(root)
             _refuse_foreign(root, names)
             if _MARKER not in names:
                 with suppress(FileExistsError):
                     OpenFile(self._disk, root / _MARKER, NEW_FILE).close()
-            _make_directory(self._disk, directory.parent)
             _make_directory(self._disk, directory)
+            for above in directory.parents:
+                with suppress(PermissionError):  # a directory that we may not open was made by somebody else
+                    self._disk.fsync_directory(above)
         return directory
 
     def _partitions(self, topic: str) -> list[int]:
@@ -205,16 +212,14 @@ def _topic_name(topic: str) -> str:
 
 
 def _make_directory(disk: Disk, directory: Path) -> None:
-    """Makes a directory durable with those above it. One that is there may be another process's, not yet durable."""
+    """Makes a directory and those above it."""
     try:
         disk.mkdir(directory)
     except FileNotFoundError:
         _make_directory(disk, directory.parent)
-        disk.mkdir(directory)
+        _make_directory(disk, directory)
     except FileExistsError:
-        pass
-    with suppress(PermissionError):  # a parent that we may not read was made by somebody else
-        disk.fsync_directory(directory.parent)
+        return
 
 
 def _refuse_foreign(root: Path, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@
                     '---------------- the crc32 covers all from here on ------------------'
 
 `start` is the oldest kept offset; `segment` the base offset of the newest segment and `position` its durable length; `clean`
-is 1 after a writer has closed and before the next one opens. A reader that races with the pwrite may see half of each: the
+is 1 when a writer has closed; it counts as long as `epoch` is the newest (ownership.py). A reader that races with the pwrite may see half of each: the
 crc32 tells, and it reads again. A disk writes a sector (512 bytes) whole or not at all, so a power loss leaves the old or
 the new end, and an old one is only behind, never wrong.
 """

@@ -71,7 +71,8 @@ class PartitionReader:
         stop = min(span.stop, end.next_offset) if end is not None else span.start
         if end is None or span.start >= stop:
             return
-        place = self._cursors.pop(span.start, None) or self._seek(span.start, end)
+        self._require_kept(span.start, end)
+        place = self._resume(span.start, end)
         for segment, batch in self._batches(place, stop, end):
             yield from records(batch, span.start, stop)
             place = _Place(segment, batch.position, batch.header.base_offset)
@@ -137,11 +138,21 @@ class PartitionReader:
                 raise damaged(extent.file.path, extent.limit, f"it ends before offset {part.stop_offset}")
             segment, position = offset, 0
 
+    def _resume(self, offset: int, end: End) -> _Place:
+        """Where a read ended that may go on at `offset` now; the segment in which it ended may be closed, or gone."""
+        place = self._cursors.pop(offset, None)
+        if place is None:
+            return self._seek(offset, end)
+        if place.segment != end.segment and offset in self._known_bases(end):
+            return _Place(offset, 0, offset)
+        return place
+
     def _seek(self, offset: int, end: End) -> _Place:
         """Where the batch with `offset` stands, by the index."""
-        self._require_kept(offset, end)
         bases = self._known_bases(end)
-        segment = bases[max(0, bisect_right(bases, offset) - 1)]
+        if bases[0] > offset:
+            raise damaged(segment_path(self._directory, end.start), 0, "the segment is missing")
+        segment = bases[bisect_right(bases, offset) - 1]
         extent = self._extent(segment, end)
         index = self._index_of(segment, extent)
         for position, header in index.walk(self._disk, extent, index.before_offset(offset)):

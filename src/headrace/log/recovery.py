@@ -68,7 +68,6 @@ def _walk(disk: Disk, file: OpenFile, end: End, following: int | None, *, may_cu
         for batch in batches(disk, extent, end.position, end.next_offset):
             end = replace(
                 end,
-                epoch=max(end.epoch, batch.header.epoch),
                 position=batch.position + batch.header.length,
                 next_offset=batch.header.next_offset,
             )

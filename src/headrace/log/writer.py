@@ -1,9 +1,4 @@
-"""The writer of one partition: takes it over, appends, rolls to new segments, drops old ones. directory.py tells the crash story.
-
-Fencing. Each writer takes the next epoch and makes it durable in `end` before it looks at the log, and every writer looks
-at `end` before it writes and again before it publishes. A writer whose predecessor did not close also starts a new segment
-file, so a zombie that wakes up between looking and writing spoils only bytes that nobody reads.
-"""
+"""The writer of one partition: takes it over, appends, rolls to new segments, drops old ones. directory.py tells the crash story."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from headrace.log.base import Entry, Span
 from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage, write_all
 from headrace.log.end import END_BYTES, End
 from headrace.log.index import IndexWriter, index_path
-from headrace.log.lock import holder, take_lock
+from headrace.log.ownership import Ownership
 from headrace.log.record import encode
 from headrace.log.recovery import recover
 from headrace.log.retention import Closed, Keep, closed_segments, expired
@@ -43,28 +38,26 @@ class PartitionWriter:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._keep = keep
-        self._pid = os.getpid()
         self._active: _Active | None = None
         self._closed: list[Closed] | None = None
         self._in_doubt = False
-        self._fenced = False
-        self._lock = take_lock(disk, directory, wait_s)
-        try:
-            with storage("open", directory / "end"):
+        with storage("open", directory):
+            self._ownership = Ownership(disk, directory, wait_s)
+            try:
                 self._end_file = OpenFile(disk, directory / "end", os.O_RDWR | os.O_CREAT)
                 self._take_over()
-        except BaseException:
-            self._lock.close()
-            raise
+            except BaseException:
+                self._ownership.release()
+                raise
 
     @property
     def must_reopen(self) -> bool:
         """True after a failure that left memory and disk in doubt: a new writer must take the partition over."""
-        return self._in_doubt and not self._fenced
+        return self._in_doubt and not self._ownership.is_lost
 
     def append(self, entries: Sequence[Entry]) -> Span:
         """One batch, durable on return; see `Log.append`."""
-        self._require_ownership()
+        self._ownership.require()
         base_offset = self._end.next_offset
         if not entries:
             return Span(base_offset, base_offset)
@@ -82,37 +75,48 @@ class PartitionWriter:
         """Leaves the mark by which the next writer need not look at the log, and lets go. Idempotent."""
         active = self._active
         try:
-            if active is not None and active.base == self._end.segment and not self._in_doubt and not self._fenced:
-                self._require_ownership()
-                with storage("close", self._directory / "end"):
+            if active is not None and active.base == self._end.segment and not self._in_doubt:
+                self._ownership.require()
+                with storage("close", self._directory):
                     self._publish(replace(self._end, clean=True))
         except FencedError:
             return  # the partition is another's: there is nothing of ours to mark
         finally:
-            self.abandon()
+            self._abandon()
 
-    def abandon(self) -> None:
+    def give_up(self) -> None:
+        """Ends a writer in doubt, for a new one to take over; FencedError when another has done so already."""
+        self._ownership.require()
+        self._abandon()
+
+    def _abandon(self) -> None:
         """Lets go as a crash would. Idempotent."""
         if self._active is not None:
-            self._active.index.close()
-            self._active.file.close()
-            self._active = None
+            self._retire(self._active)
         self._end_file.close()
-        self._lock.close()
+        self._ownership.release()
 
     def _take_over(self) -> None:
         published = End.from_bytes(self._disk.pread(self._end_file.fd, END_BYTES, 0))
         bases = segment_bases(self._disk, self._directory)
-        if published is None:
-            empty = End(epoch=0, start=0, segment=0, position=0, next_offset=0)
-            published = recover(self._disk, self._directory, None) if bases else empty
-        self._publish(replace(published, epoch=published.epoch + 1, clean=False))
-        self._disk.fdatasync(self._end_file.fd)
-        if published.epoch == 0:
-            self._disk.fsync_directory(self._directory)
-        if published.clean and bases and bases[-1] == published.segment and self._reopen(published):
+        is_new = published is None and not bases
+        if is_new:
+            published = End(epoch=0, start=0, segment=0, position=0, next_offset=0)
+        self._ownership.advance(at_least=published.epoch if published is not None else 0)
+        if published is not None and self._is_as_closed(published, bases) and self._reopen(published):
+            self._end = replace(published, epoch=self._ownership.epoch, clean=False)
             return
-        self._publish(recover(self._disk, self._directory, self._end))
+        self._disk.fdatasync(self._end_file.fd)  # what recovery deletes because of it must not be asked for again
+        found = recover(self._disk, self._directory, published)
+        self._publish(replace(found, epoch=self._ownership.epoch, clean=False))
+        if is_new:
+            self._disk.fdatasync(self._end_file.fd)
+        self._disk.fsync_directory(self._directory)
+
+    def _is_as_closed(self, published: End, bases: list[int]) -> bool:
+        """Whether the last writer closed, and nobody has opened since: its epoch is still the newest one."""
+        is_newest = published.epoch == self._ownership.previous_epoch and bases[-1:] == [published.segment]
+        return published.clean and is_newest
 
     def _reopen(self, published: End) -> bool:
         """Goes on in the newest segment of a writer that closed; False when the file is not as that writer left it."""
@@ -125,18 +129,6 @@ class PartitionWriter:
     def _activate(self, file: OpenFile, base: int, position: int) -> _Active:
         return _Active(file, base, position, IndexWriter(self._disk, file, base, position))
 
-    def _require_ownership(self) -> None:
-        with storage("read", self._directory / "end"):
-            now = End.from_bytes(self._disk.pread(self._end_file.fd, END_BYTES, 0))
-            is_ours = now is not None and now.epoch == self._end.epoch and self._disk.is_linked(self._end_file.fd)
-        if is_ours and not self._fenced and self._pid == os.getpid():
-            return
-        self._fenced = True
-        raise FencedError(
-            f"{self._directory} was taken over, last by {holder(self._disk, self._directory)}",
-            fix="one process writes a partition: stop one of the two; what was acknowledged is in the log",
-        )
-
     def _commit(self, active: _Active, data: bytes, next_offset: int) -> None:
         """Makes a batch durable, then visible; takes it away again when the disk refuses."""
         end = replace(self._end, segment=active.base, position=active.position + len(data), next_offset=next_offset)
@@ -144,9 +136,10 @@ class PartitionWriter:
             with storage("append to", active.file.path):
                 write_all(self._disk, active.file.fd, data, active.position)
                 self._disk.fdatasync(active.file.fd)
-                self._require_ownership()
+                self._ownership.require()
                 self._publish(end)
         except StorageError:
+            self._ownership.require()
             with suppress(OSError):  # when undoing fails too, the doubt remains and the next append opens anew
                 self._disk.ftruncate(active.file.fd, active.position)
                 self._publish(self._end)
@@ -159,19 +152,24 @@ class PartitionWriter:
 
     def _room_for(self, batch_bytes: int, now_ms: int) -> _Active:
         """The active segment, or a new one when there is none or the batch would make it too long."""
-        old = self._active
-        if old is not None and (old.position == 0 or old.position + batch_bytes <= self._segment_bytes):
-            return old
+        active = self._active
+        if active is not None and (active.position == 0 or active.position + batch_bytes <= self._segment_bytes):
+            return active
+        if active is not None:
+            # From here on there is no way back to it: a name made for the next segment may survive although its making failed.
+            self._retire(active)
         base = self._end.next_offset
-        self._active = self._activate(self._create(segment_path(self._directory, base)), base, 0)
-        if old is not None:
-            if self._closed is not None:
-                self._closed.append(Closed(old.base, old.position, old.index.max_time_ms))
-            old.index.close()
-            old.file.close()
+        active = self._active = self._activate(self._create(segment_path(self._directory, base)), base, 0)
         if self._keep is not None:
             self._drop_expired(self._keep, base, now_ms)
-        return self._active
+        return active
+
+    def _retire(self, active: _Active) -> None:
+        if self._closed is not None:
+            self._closed.append(Closed(active.base, active.position, active.index.max_time_ms))
+        active.index.close()
+        active.file.close()
+        self._active = None
 
     def _create(self, path: Path) -> OpenFile:
         """A new segment whose name is durable."""
@@ -179,7 +177,8 @@ class PartitionWriter:
             with storage("create", path):
                 file = OpenFile(self._disk, path, NEW_FILE)
         except StorageError as error:
-            self._in_doubt = isinstance(error.__cause__, FileExistsError)  # not ours: look again before anything else
+            self._ownership.require()  # when the file is there already, another writer has made it
+            self._in_doubt = isinstance(error.__cause__, FileExistsError)
             raise
         try:
             with storage("sync the directory of", path):

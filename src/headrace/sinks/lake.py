@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from headrace.crash import crash_point
+from headrace.errors import DataError
 from headrace.lake.asof import live_rows
 from headrace.lake.commit import Manifest, Reached, Stream
 from headrace.lake.layout import LakeFile, remove_orphans, sync_directory
@@ -176,6 +177,11 @@ class _Gathered:
 
     def add(self, batch: ChangeBatch) -> int:
         """Takes a batch; returns its size in bytes."""
+        if batch.table is not self._table and not batch.table.same_shape(self._table):
+            raise DataError(
+                f"{batch.table.namespace} arrives with two different sets of columns",
+                fix="report this: a change of columns must make a new version",
+            )
         size_bytes = batch.data.nbytes
         self._batches.append(batch.data)
         self.bytes += size_bytes

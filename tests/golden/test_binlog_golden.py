@@ -1,0 +1,108 @@
+"""Recorded binary logs decode to exactly the values beside them, and what cannot be decoded row by row is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.cli.decode import jsonl_lines
+from headrace.codec.binlog import BinlogReader, Ddl, Rows, decode_file
+from headrace.errors import HeadraceError, SourceError
+from headrace.ums.schema import SYSTEM_FIELDS
+
+DATA = Path(__file__).parent / "binlog"
+
+
+def lines(name: str) -> tuple[list[str], HeadraceError | None]:
+    reader = BinlogReader(["*.*"], before_images=True)
+    found: list[str] = []
+    try:
+        with (DATA / name).open("rb") as file:
+            for decoded in decode_file(reader, file, name):
+                found.extend(jsonl_lines(decoded.items, name))
+        reader.finish()
+    except HeadraceError as error:
+        return found, error
+    return found, None
+
+
+def items(name: str, include: list[str]) -> tuple[Rows | Ddl, ...]:
+    reader = BinlogReader(include)
+    reader.start(name)
+    reader.feed((DATA / name).read_bytes())
+    return reader.take().items
+
+
+def test_every_type_of_mysql() -> None:
+    found, error = lines("mysql9-cut.000005")
+    assert error is None
+    assert found == (DATA / "mysql9-cut.jsonl").read_text().splitlines()
+
+
+def test_what_was_decoded_before_a_refusal_is_kept() -> None:
+    found, error = lines("maria-special.mariabin.000011")
+    assert found == (DATA / "maria-special.jsonl").read_text().splitlines()
+    assert isinstance(error, SourceError)
+    assert error.message == (
+        "maria-special.mariabin.000011 at 2132: INSERT INTO in schema 'cc' is in the log as a statement, without its rows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "fix"),
+    [
+        ("mysql8-statement.binlog.000017", "at 715: INSERT INTO in schema 'st'", "binlog_format=ROW"),
+        ("mysql8-txpayload.000011", "at 1571: a compressed transaction", "binlog_transaction_compression=OFF"),
+    ],
+)
+def test_logs_without_plain_rows_are_refused(name: str, message: str, fix: str) -> None:
+    found, error = lines(name)
+    assert not found
+    assert isinstance(error, SourceError)
+    assert message in error.message
+    assert fix in error.fix
+
+
+def test_encrypted_files_are_refused() -> None:
+    magic = b"\xfdbin"
+    reader = BinlogReader(["*.*"])
+    reader.start("binlog.000001")
+    with pytest.raises(SourceError, match="encrypted"):
+        reader.feed(magic)
+
+
+def test_batches_begin_with_the_system_columns() -> None:
+    for item in items("mysql9-cut.000005", ["*.*"]):
+        if isinstance(item, Rows):
+            item.data.validate(full=True)
+            assert tuple(item.data.schema)[: len(SYSTEM_FIELDS)] == SYSTEM_FIELDS
+            assert item.data.schema.names[len(SYSTEM_FIELDS) :] == [column.name for column in item.table.columns]
+
+
+def test_ddl_stands_between_the_versions_of_a_table() -> None:
+    found = items("mysql9-cut.000005", ["small.alltypes"])
+    kinds = [item.sql.split()[0] if isinstance(item, Ddl) else f"v{item.index}" for item in found]
+    versions = ["create", "create", "v0", "alter", "v1", "alter", "v2", "rename", "rename", "alter", "v3"]
+    assert kinds[: len(versions)] == versions
+    ids = [item.id if isinstance(item, Ddl) else item.data.column(0)[0].as_py() for item in found]
+    assert ids == sorted(ids)
+
+
+def test_tables_are_described() -> None:
+    rows = next(item for item in items("mysql9-cut.000005", ["small.customer"]) if isinstance(item, Rows))
+    assert rows.table.key == ("c_w_id", "c_d_id", "c_id")
+    assert rows.table.named
+    described = {column.name: column.source_type for column in rows.table.columns}
+    assert described["c_discount"] == "decimal(4,4)"
+    assert described["c_state"] == "char(2)"
+    assert rows.data.schema.field("c_since").type == pa.timestamp("us")
+
+
+def test_only_wanted_tables_are_decoded() -> None:
+    names = {
+        item.table.table for item in items("mysql9-cut.000005", ["small.order*", "other.*"]) if isinstance(item, Rows)
+    }
+    assert names == {"orders", "order_line"}
+    assert not [item for item in items("mysql9-cut.000005", []) if isinstance(item, Rows)]
