@@ -16,10 +16,11 @@ from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
-from headrace.capture.mysql import MySqlConfig, MySqlSource
 
 from bench.machine import write_results
 from bench.workload import record_orders
+from headrace.capture.mysql import MySqlConfig, MySqlSource
+from headrace.ums.change import ChangeBatch
 
 INSERTS = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 FLOW = """\
@@ -67,8 +68,8 @@ def decode(binlogs: Path, target: Path | None, work: Path) -> float:
         target.mkdir()
     began = time.perf_counter()
     for event in source.follow(None):
-        for batch in event.batches:
-            if target is None:
+        for batch in event.changes:
+            if target is None or not isinstance(batch, ChangeBatch):
                 continue
             namespace = str(batch.table.namespace)
             if namespace not in writers:

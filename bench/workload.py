@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.servers.mariadb import MariaDb
@@ -68,7 +68,7 @@ def _write(server: MariaDb, start: int, count: int) -> None:
 
 def _transactions(start: int, count: int) -> Iterator[list[str]]:
     source = random.Random(start)
-    began = datetime(2026, 3, 2)
+    began = datetime(2026, 3, 2, tzinfo=UTC).replace(tzinfo=None)
     for number in range(count // 10):
         first = start + number * 10
         rows = ",".join(

@@ -20,8 +20,9 @@ class BinlogDecoder:
     def start(self, file: str, offset: int, commit_ts_us: int) -> None:
         """Begins at byte `offset` of the log file named `file` (0: the magic is fed too, 4: right behind it).
 
-        A larger offset in file mode needs `prime`. `commit_ts_us` is the newest commit time known: commit times never go below it.
-        What has not been taken stays.
+        A larger offset in file mode needs `prime`. `commit_ts_us` is that of the boundary resumed from: commit times never go
+        below it. What has not been taken, and a transaction under way, are forgotten (they come again, with the same ids, from
+        the boundary before); table indexes stay.
         """
     def prime(self, head: Buffer) -> None:
         """Reads the format of a file out of its first bytes (from the magic to the end of the format description, or more)."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from headrace.errors import FencedError, RetryableError
+
+T = TypeVar("T")
 
 
 class Backoff:
@@ -44,3 +47,13 @@ class Backoff:
         """An attempt made progress: the outage is over."""
         self.failing_since_s = None
         self._delay_s = 0.0
+
+
+def retrying(action: Callable[[], T], *, give_up_after_s: float, sleep: Callable[[float], None] = time.sleep) -> T:
+    """Runs `action` until it returns; RetryableErrors are waited out, every other error goes through."""
+    backoff = Backoff(give_up_after_s)
+    while True:
+        try:
+            return action()
+        except RetryableError as error:
+            sleep(backoff.failed(error))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,10 +69,8 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
         workers = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         workers = []
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
     _, left = psutil.wait_procs(workers, timeout=20)
     assert not left, f"processes outlived the run: {left}"

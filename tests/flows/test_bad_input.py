@@ -106,7 +106,7 @@ def shop_copy(directory: Path) -> Path:
 
 def test_truncated_binlog(tmp_path: Path) -> None:
     flow = shop_copy(tmp_path)
-    first = sorted(tmp_path.glob("binlog.0*"))[0]
+    first = min(tmp_path.glob("binlog.0*"))
     whole = first.read_bytes()
     first.write_bytes(whole[: len(whole) * 2 // 3])
     assert_clear(headrace("run", flow, "--until-idle"), 1, first.name, "cut off", "copy the file again")
@@ -119,7 +119,7 @@ def test_truncated_binlog(tmp_path: Path) -> None:
 
 def test_damaged_binlog(tmp_path: Path) -> None:
     flow = shop_copy(tmp_path)
-    first = sorted(tmp_path.glob("binlog.0*"))[0]
+    first = min(tmp_path.glob("binlog.0*"))
     content = bytearray(first.read_bytes())
     content[len(content) // 2] ^= 0xFF
     first.write_bytes(content)
@@ -165,7 +165,7 @@ def test_read_only_disk(tmp_path: Path) -> None:
 def test_corrupt_log_segment(tmp_path: Path) -> None:
     flow = shop_copy(tmp_path)
     assert headrace("capture", flow, "--until-idle").code == 0
-    segment = sorted((tmp_path / "log").rglob("*.log"))[0]
+    segment = min((tmp_path / "log").rglob("*.log"))
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 0xFF
     segment.write_bytes(content)

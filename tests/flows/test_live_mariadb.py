@@ -122,6 +122,22 @@ def test_alters_while_running_and_while_stopped(mariadb: MariaDb, database: str,
     assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id", "a", "c", "b", "d"]) == expected
 
 
+def test_truncate_empties_the_targets_and_history_stays(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    mariadb.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10))",
+        "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')",
+        "TRUNCATE TABLE t",
+        "INSERT INTO t VALUES (2, 'again')",
+        database=database,
+    )
+    run_until_idle(write_flow(tmp_path, mariadb, database))
+    namespace = f"mysql.db1.{database}.t"
+    assert compare.lake_rows(tmp_path / "lake", namespace) == [("2", "again")]
+    assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id", "a"]) == [("2", "again")]
+    before = min(id_ for _, id_ in logged_changes(tmp_path)) + 1000
+    assert as_of(tmp_path / "lake", namespace, id=before).num_rows == 3
+
+
 def test_a_large_transaction_arrives_whole(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
     mariadb.execute(
         "CREATE TABLE big (id INT PRIMARY KEY, v VARCHAR(100))",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from headrace.cli.decode import jsonl_lines
+from headrace.cli.jsonl import jsonl_lines
 from headrace.codec.binlog import BinlogReader, Ddl, Rows, decode_file
 from headrace.errors import HeadraceError, SourceError
 from headrace.ums.schema import SYSTEM_FIELDS
@@ -79,6 +80,56 @@ def test_batches_begin_with_the_system_columns() -> None:
             item.data.validate(full=True)
             assert tuple(item.data.schema)[: len(SYSTEM_FIELDS)] == SYSTEM_FIELDS
             assert item.data.schema.names[len(SYSTEM_FIELDS) :] == [column.name for column in item.table.columns]
+
+
+def test_a_minimal_row_image_shows_what_the_log_has() -> None:
+    found, error = lines("maria10-minimal.000003")
+    assert error is None
+    images = [(change["op"], change["before"], change["after"]) for change in map(json.loads, found)]
+    whole = {"id": 1, "a": 2, "b": "x"}
+    assert images == [
+        ("i", None, {"id": 1}),
+        ("u", {"id": 1}, {"b": "x"}),
+        ("u", {"id": 1}, {"id": 2}),
+        ("d", {"id": 2}, None),
+        ("i", None, whole),
+        ("u", whole, whole | {"id": 7}),
+        ("i", None, whole | {"id": 8}),
+    ]
+
+
+def test_rows_that_are_not_whole_are_refused_for_capture() -> None:
+    with pytest.raises(
+        SourceError, match=r"at 712: table md\.mi: a row of md\.mi has only 1 of its 3 columns"
+    ) as raised:
+        items("maria10-minimal.000003", ["*.*"])
+    assert "binlog_row_image=FULL" in raised.value.fix
+
+
+def test_a_changed_key_is_a_delete_and_an_insert() -> None:
+    log = (DATA / "maria10-minimal.000003").read_bytes()
+    first_whole = json.loads(lines("maria10-minimal.000003")[0][4])
+    reader = BinlogReader(["md.*"])
+    # The insert's GTID, annotation and table map stand before its row event.
+    reader.start("maria10-minimal.000003", _transaction_start(log, first_whole["offset"]), head=log[:1024])
+    reader.feed(log[_transaction_start(log, first_whole["offset"]) :])
+    (rows,) = reader.take().items
+    assert isinstance(rows, Rows)
+    data = rows.data.to_pydict()
+    assert data["_ums_op_"] == ["i", "d", "i", "i"]
+    assert data["id"] == [1, 1, 7, 8]
+    assert data["_ums_id_"] == sorted(data["_ums_id_"])
+    assert data["_ums_raw_"] == [None] * 4
+
+
+def _transaction_start(log: bytes, offset: int) -> int:
+    """Where the GTID event (type 162) stands that opens the transaction around `offset`."""
+    start = event = 4
+    while event < offset:
+        if log[event + 4] == 162:
+            start = event
+        event += int.from_bytes(log[event + 9 : event + 13], "little")
+    return start
 
 
 def test_ddl_stands_between_the_versions_of_a_table() -> None:

@@ -218,7 +218,9 @@ class History:
         self.time_ms += self.random.choice([-5, 0, 1, 60_000, HOUR_MS // 4])
         self.newest_ms = max(self.newest_ms, self.time_ms)
         return [
-            Entry(self.random.randbytes(self.random.randint(0, 5)), self.random.randbytes(self.new_size()), self.time_ms)
+            Entry(
+                self.random.randbytes(self.random.randint(0, 5)), self.random.randbytes(self.new_size()), self.time_ms
+            )
             for _ in range(self.random.randint(1, 4))
         ]
 

@@ -56,7 +56,7 @@ def test_a_good_file(tmp_path: Path) -> None:
     ("old", "new", "line", "message"),
     [
         ("tables:", "tabels:", 7, "`source.tabels` is not a known key"),
-        ("type: mysql", "type: oracle", 2, "no source of type 'oracle'"),
+        ("type: mysql", "type: oracle", 1, "no source of type 'oracle'"),
         ("  host: db1.internal\n", "", 1, "give either `host`"),
         ("${SECRET}", "${NOT_SET}", 6, "environment variable NOT_SET is not set"),
         ("epoch: 5s", "epoch: 5 parsecs", 10, "write a duration such as"),
@@ -66,7 +66,7 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("name: mart", "name: raw", 1, "flow names must be unique; used twice: raw"),
         ("delete: hard", "delete: maybe", 18, "`flows[1].delete`"),
         ('["shop.*"]', '["shop"]', 7, "write schema.table"),
-        ('["shop.*"]', '["shop.*"', 7, "not valid YAML"),
+        ('["shop.*"]', '["shop.*"', 8, "not valid YAML"),
         ("url: ", "uri: ", 17, "`flows[1].to.uri` is not a known key"),
         ('"sqlite:///./mart.db"', '"nosuch://x"', 17, "nosuch"),
     ],

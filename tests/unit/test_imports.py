@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "flow": {"ums"},
     "stream": {"flow", "capture", "sinks", "lake", "log", "ums"},
     "testing": {"log", "sinks", "ums"},
+    "__main__": {"cli"},
     "cli": {"ums", "log", "codec", "lake", "sinks", "capture", "verify", "flow", "stream"},
 }
 """Room -> rooms that it may import, besides itself and the ground."""

@@ -155,6 +155,8 @@ def test_a_key_that_old_rows_lack_is_said(tmp_path: Path) -> None:
         (pa.timestamp("us", "UTC"), "2026-01-31 01:02:03", datetime(2026, 1, 31, 1, 2, 3, tzinfo=UTC)),
         (pa.duration("us"), "-838:59:59.25", -timedelta(hours=838, minutes=59, seconds=59, milliseconds=250)),
         (pa.int32(), None, None),
+        (pa.date32(), "0000-00-00", None),
+        (pa.timestamp("us"), "2024-00-15 00:00:00", None),
     ],
 )
 def test_initial_defaults_are_read_from_text(type_: pa.DataType, text: str | None, value: object) -> None:

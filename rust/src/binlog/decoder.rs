@@ -1,25 +1,19 @@
 //! The decoder: bytes of a log in, batches and transaction boundaries out. No connection, no clock, no files.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-
-use arrow_schema::SchemaRef;
 
 use super::cursor::Cursor;
 use super::event::{self, Format, Gtid, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
 use super::include::Include;
-use super::pending::{Ddl, Item, Pending, Target};
+use super::pending::{Ddl, Item, Pending};
 use super::place::Place;
-use super::rows::{self, Layout, Rows, Stamp};
+use super::refusals;
+use super::rows::{Layout, Rows, Stamp};
 use super::statement::{self, Statement};
-use super::table_map::{Head, Table};
-
-/// The table id of a row event that only ends a statement.
-const NO_TABLE: u64 = 0x00ff_ffff;
-const ROW_FORMAT_FIX: &str = "set binlog_format=ROW at the source (and let no session change it), \
-     load the table again, and start from a position behind this one";
+use super::table_map::Table;
+use super::tables::Tables;
 
 /// When to hand over: at the first end of a transaction with this much pending.
 #[derive(Clone, Copy)]
@@ -37,19 +31,6 @@ pub struct Boundary {
     pub commit_ts_us: i64,
 }
 
-/// One version of a table that is wanted.
-struct Version {
-    table: Arc<Table>,
-    schema: SchemaRef,
-    content: Arc<[u8]>,
-}
-
-/// What a table id stands for in this file.
-enum Mapped {
-    Wanted(usize),
-    Skipped(Vec<u8>),
-}
-
 #[derive(Default)]
 struct Transaction {
     open: bool,
@@ -63,15 +44,11 @@ struct Transaction {
 }
 
 pub struct Decoder {
-    include: Include,
-    before_images: bool,
+    tables: Tables,
     network: bool,
     place: Place,
     expects_magic: bool,
     format: Option<Format>,
-    versions: Vec<Version>,
-    by_content: HashMap<Arc<[u8]>, usize>,
-    mapped: HashMap<u64, Mapped>,
     transaction: Transaction,
     commit_ts_us: i64,
     gtid: Gtid,
@@ -85,15 +62,11 @@ pub struct Decoder {
 impl Decoder {
     pub fn new(include: Include, before_images: bool, network: bool) -> Self {
         Self {
-            include,
-            before_images,
+            tables: Tables::new(include, before_images),
             network,
             place: Place::none(),
             expects_magic: false,
             format: None,
-            versions: Vec::new(),
-            by_content: HashMap::new(),
-            mapped: HashMap::new(),
             transaction: Transaction::default(),
             commit_ts_us: i64::MIN,
             gtid: Gtid::None,
@@ -104,16 +77,17 @@ impl Decoder {
         }
     }
 
+    /// Begins afresh at a place: what is pending, and a transaction under way, are forgotten; tables keep their indexes.
     pub fn start(&mut self, file: &str, offset: u64, commit_ts_us: i64) -> Read<()> {
-        self.require_no_open_rows()?;
         self.place = Place::new(file, offset)?;
         self.place.id(offset)?;
         self.expects_magic = offset == 0 && !self.network;
         self.format = None;
-        self.mapped.clear();
+        self.tables.forget_ids();
         self.transaction = Transaction::default();
-        self.commit_ts_us = self.commit_ts_us.max(commit_ts_us);
+        self.commit_ts_us = commit_ts_us;
         self.complete = None;
+        self.pending = Pending::default();
         self.failed = None;
         self.incomplete_at = None;
         Ok(())
@@ -244,7 +218,7 @@ impl Decoder {
             return Ok(None);
         }
         match header.kind {
-            kind::TABLE_MAP => self.table_map(cursor)?,
+            kind::TABLE_MAP => self.tables.take_map(cursor)?,
             kind::QUERY => self.query(header, &Query::read(cursor)?)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,
@@ -253,59 +227,16 @@ impl Decoder {
             kind::MARIADB_GTID => self.open_transaction(Opening::mariadb(cursor, header)?)?,
             kind::FORMAT_DESCRIPTION => {
                 self.require_no_open_rows()?;
-                self.mapped.clear();
+                self.tables.forget_ids();
                 self.format = Some(Format::read(event, self.network)?);
             }
             kind::ROTATE if self.network => {
                 let rotate = Rotate::read(cursor)?;
                 return Place::new(&rotate.file, rotate.offset).map(Some);
             }
-            other => self.check_harmless(other, header)?,
+            _ => refusals::check_harmless(header, self.network)?,
         }
         Ok(None)
-    }
-
-    /// Events that mean nothing here pass; those that hide rows do not.
-    fn check_harmless(&self, event_kind: u8, header: &Header) -> Read<()> {
-        match event_kind {
-            kind::STOP
-            | kind::ROTATE
-            | kind::INTVAR
-            | kind::RAND
-            | kind::USER_VAR
-            | kind::SLAVE
-            | kind::HEARTBEAT
-            | kind::HEARTBEAT_V2
-            | kind::IGNORABLE
-            | kind::ROWS_QUERY
-            | kind::PREVIOUS_GTIDS
-            | kind::TRANSACTION_CONTEXT
-            | kind::VIEW_CHANGE
-            | kind::MARIADB_ANNOTATE..=kind::MARIADB_CHECKPOINT
-            | kind::MARIADB_GTID_LIST => Ok(()),
-            kind::MARIADB_START_ENCRYPTION if self.network => Ok(()),
-            kind::MARIADB_START_ENCRYPTION => Err(event::encrypted()),
-            kind::APPEND_BLOCK..=kind::DELETE_FILE | kind::BEGIN_LOAD_QUERY | kind::EXECUTE_LOAD_QUERY => {
-                Err(Fault::refused("LOAD DATA is in the log as a statement, without its rows", ROW_FORMAT_FIX))
-            }
-            kind::INCIDENT => Err(Fault::refused(
-                "the server reports that changes are missing in its log (an incident event)",
-                "load the tables again and start from a position behind this one",
-            )),
-            kind::TRANSACTION_PAYLOAD => Err(Fault::refused(
-                "a compressed transaction, which is not supported yet",
-                "set binlog_transaction_compression=OFF at the source, load the tables again, and start behind it",
-            )),
-            kind::MARIADB_QUERY_COMPRESSED..=kind::MARIADB_DELETE_ROWS_COMPRESSED => Err(Fault::refused(
-                "a compressed event, which is not supported yet",
-                "set log_bin_compress=OFF at the source, load the tables again, and start behind it",
-            )),
-            _ if header.is_ignorable() => Ok(()),
-            other => Err(Fault::refused(
-                format!("an event of type {other}, which this version does not know"),
-                "use a version of headrace that knows the server's version",
-            )),
-        }
     }
 
     fn open_transaction(&mut self, opening: Opening) -> Read<()> {
@@ -357,21 +288,14 @@ impl Decoder {
                 self.add_ddl(header, query)?;
                 self.end_statement();
             }
-            Statement::Rollback | Statement::RollbackTo if self.transaction.rows => return Err(rolled_back()),
+            Statement::Rollback | Statement::RollbackTo if self.transaction.rows => return Err(refusals::rolled_back()),
             Statement::Commit | Statement::Rollback => self.end_transaction(),
             Statement::Inside | Statement::RollbackTo => {}
-            Statement::XaRollback => return Err(rolled_back()),
-            Statement::Dml
-                if statement::writes_only_system_tables(&query.sql) && !self.include.wants(b"mysql", b"") =>
-            {
+            Statement::XaRollback => return Err(refusals::rolled_back()),
+            Statement::Dml if statement::writes_only_system_tables(&query.sql) && !self.tables.wants(b"mysql", b"") => {
                 self.end_statement();
             }
-            Statement::Dml => {
-                let kind = statement::kind(&query.sql);
-                let message =
-                    format!("{kind} in schema '{}' is in the log as a statement, without its rows", query.schema);
-                return Err(Fault::refused(message, ROW_FORMAT_FIX));
-            }
+            Statement::Dml => return Err(refusals::statement(query)),
         }
         Ok(())
     }
@@ -395,51 +319,11 @@ impl Decoder {
         self.commit_ts_us = self.commit_ts_us.max(commit_ts_us);
     }
 
-    fn table_map(&mut self, cursor: Cursor<'_>) -> Read<()> {
-        let head = Head::read(cursor)?;
-        let known = match self.mapped.get(&head.id) {
-            Some(Mapped::Wanted(index)) => {
-                self.versions.get(*index).is_some_and(|known| *known.content == *head.content)
-            }
-            Some(Mapped::Skipped(content)) => content == head.content,
-            None => false,
-        };
-        if !known {
-            let mapped = if self.include.wants(head.schema, head.name) {
-                Mapped::Wanted(self.version(&head)?)
-            } else {
-                Mapped::Skipped(head.content.to_vec())
-            };
-            self.mapped.insert(head.id, mapped);
-        }
-        Ok(())
-    }
-
-    fn version(&mut self, head: &Head<'_>) -> Read<usize> {
-        if let Some(&index) = self.by_content.get(head.content) {
-            return Ok(index);
-        }
-        let table = Table::read(head).map_err(|fault| {
-            fault.at(format!("table {}.{}", String::from_utf8_lossy(head.schema), String::from_utf8_lossy(head.name)))
-        })?;
-        let content: Arc<[u8]> = head.content.into();
-        let index = self.versions.len();
-        self.by_content.insert(content.clone(), index);
-        let schema = rows::schema(&table, self.before_images);
-        self.versions.push(Version { table: Arc::new(table), schema, content });
-        Ok(index)
-    }
-
     fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize) -> Read<()> {
         self.transaction.open = true;
-        let index = match self.mapped.get(&rows.table_id) {
-            Some(Mapped::Wanted(index)) => *index,
-            Some(Mapped::Skipped(_)) => return Ok(()),
-            None if rows.table_id == NO_TABLE => return Ok(()),
-            None => {
-                return Err(Fault::corrupt(format!("rows of table id {}, which no table map names", rows.table_id)));
-            }
-        };
+        if !self.tables.wants_rows(rows.table_id)? {
+            return Ok(());
+        }
         self.advance_commit_ts(header);
         let offset = self.place.offset;
         let stamp = Stamp {
@@ -450,13 +334,9 @@ impl Decoder {
             commit_ts_us: self.commit_ts_us,
         };
         self.place.id(offset + event_bytes as u64)?;
-        let Some(version) = self.versions.get(index) else { return Ok(()) };
-        let before_images = self.before_images;
-        let target = Target { index, table: &version.table, schema: &version.schema, before_images };
+        let Some(target) = self.tables.target(rows.table_id) else { return Ok(()) };
         self.transaction.rows = true;
-        self.pending
-            .add(&target, rows, &stamp)
-            .map_err(|fault| fault.at(format!("table {}.{}", version.table.schema, version.table.name)))
+        self.pending.add(&target, rows, &stamp).map_err(|fault| fault.at(&*target.table))
     }
 
     pub fn take(&mut self) -> Read<(Vec<Item>, Option<Boundary>)> {
@@ -505,13 +385,6 @@ impl Decoder {
     }
 
     pub fn table(&self, index: usize) -> Option<&Table> {
-        self.versions.get(index).map(|version| &*version.table)
+        self.tables.get(index)
     }
-}
-
-fn rolled_back() -> Fault {
-    Fault::refused(
-        "a transaction was rolled back after its rows were written to the log, which does not say which of them stayed",
-        "load its tables again and start from a position behind it",
-    )
 }

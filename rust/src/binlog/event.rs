@@ -134,7 +134,8 @@ impl Format {
     /// algorithm is. Only when a server sends a changed copy (`on_wire`) and has no checksums, that CRC32 is the old one.
     pub fn read(event: &[u8], on_wire: bool) -> Read<Self> {
         let algorithm = event.split_last_chunk::<CHECKSUM_BYTES>().and_then(|(front, _)| front.last()).copied();
-        if !(on_wire && algorithm == Some(0)) && !Self::checksum_fits(event) {
+        let unsigned = on_wire && algorithm == Some(0);
+        if !unsigned && !Self::checksum_fits(event) {
             return Err(Fault::corrupt(
                 "the checksum of the format description is wrong (servers before MySQL 5.6 and MariaDB 5.3 have none)",
             ));
@@ -357,5 +358,22 @@ mod tests {
         assert_eq!(varying(&mut Cursor::new(&[0b1111_1101, 0b1])).ok(), Some(0b111_1111));
         assert_eq!(varying(&mut Cursor::new(&[0xff, 1, 0, 0, 0, 0, 0, 0, 0])).ok(), Some(1));
         assert!(varying(&mut Cursor::new(&[0xff, 1])).is_err());
+    }
+
+    #[test]
+    fn a_tagged_gtid() {
+        // Version 1, size, last field to know 0; then flags, source (16 * 0x80, two bytes each), number 5, tag, immediate time.
+        let mut body = vec![2, 0, 0, 0, 2, 2];
+        body.extend([0b0000_0001, 0b10].repeat(16));
+        body.extend([4, 5 << 2, 6, 4 << 1]);
+        body.extend(b"blue");
+        body.extend([12, 0b1110_1000]);
+        let opening = Opening::tagged(Cursor::new(&body)).ok();
+        let gtid = opening.as_ref().map(|opening| opening.gtid.to_string());
+        assert_eq!(gtid.as_deref(), Some("80808080-8080-8080-8080-808080808080:blue:5"));
+        let times = opening.map(|opening| (opening.immediate_commit_us, opening.original_commit_us));
+        assert_eq!(times, Some((Some(116), Some(116))));
+        body.pop();
+        assert!(Opening::tagged(Cursor::new(&body)).is_err());
     }
 }

@@ -21,11 +21,10 @@ pub enum Statement {
 }
 
 const DDL: [&str; 5] = ["CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"];
-const ALONE: [&str; 21] = [
+const ALONE: [&str; 19] = [
     "GRANT",
     "REVOKE",
     "FLUSH",
-    "ANALYZE",
     "OPTIMIZE",
     "REPAIR",
     "CHECK",
@@ -39,16 +38,22 @@ const ALONE: [&str; 21] = [
     "CACHE",
     "KILL",
     "SHUTDOWN",
-    "COMMENT",
     "USE",
     "LOCK",
     "UNLOCK",
 ];
 
+const ANALYZED: [&str; 4] = ["TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG"];
+
 /// What a statement does; `None` for text without a word (a comment).
 pub fn classify(sql: &str) -> Option<Statement> {
     let mut words = Words::new(sql);
-    let first = words.next()?.to_ascii_uppercase();
+    let mut first = words.next()?.to_ascii_uppercase();
+    // MariaDB: SET STATEMENT variable = value FOR another statement.
+    while first == "SET" && words.peek().is_some_and(|word| word.eq_ignore_ascii_case("STATEMENT")) {
+        words.find(|word| word.eq_ignore_ascii_case("FOR"))?;
+        first = words.next()?.to_ascii_uppercase();
+    }
     Some(match first.as_str() {
         "BEGIN" | "START" => Statement::Begin,
         "COMMIT" => Statement::Commit,
@@ -61,7 +66,11 @@ pub fn classify(sql: &str) -> Option<Statement> {
             "ROLLBACK" => Statement::XaRollback,
             _ => Statement::Inside,
         },
-        "CREATE" if creates_from_select(words) => Statement::Dml,
+        "CREATE" if creates_from_select(words.clone()) => Statement::Dml,
+        // MariaDB: ANALYZE UPDATE … runs the update.
+        "ANALYZE" if words.peek().is_some_and(|word| ANALYZED.contains(&word.to_ascii_uppercase().as_str())) => {
+            Statement::Alone
+        }
         word if DDL.contains(&word) => Statement::Ddl,
         word if ALONE.contains(&word) => Statement::Alone,
         _ => Statement::Dml,
@@ -98,6 +107,7 @@ pub fn writes_only_system_tables(sql: &str) -> bool {
 
 /// Words of a statement outside strings and comments (the inside of `/*! … */` counts), quoted names with
 /// their first backquote (so that they are no keywords), and dots.
+#[derive(Clone)]
 struct Words<'a> {
     rest: &'a str,
 }
@@ -105,6 +115,10 @@ struct Words<'a> {
 impl<'a> Words<'a> {
     fn new(sql: &'a str) -> Self {
         Self { rest: sql }
+    }
+
+    fn peek(&self) -> Option<&'a str> {
+        Self { rest: self.rest }.next()
     }
 
     /// Cuts the rest behind the next `end`, or to nothing.
@@ -183,6 +197,11 @@ mod tests {
             ("GRANT ALL ON *.* TO a", Statement::Alone),
             ("/*!50003 insert */ into t values (1)", Statement::Dml),
             ("(select 1)", Statement::Dml),
+            ("ANALYZE TABLE t", Statement::Alone),
+            ("ANALYZE FORMAT=JSON UPDATE t SET a=1", Statement::Dml),
+            ("SET PASSWORD = 'x'", Statement::Alone),
+            ("SET STATEMENT max_statement_time=1 FOR INSERT INTO t VALUES (1)", Statement::Dml),
+            ("SET STATEMENT max_statement_time=1 FOR ALTER TABLE t ADD a INT", Statement::Ddl),
             ("WITH a AS (SELECT 1) DELETE FROM t", Statement::Dml),
         ] {
             assert_eq!(classify(sql), Some(wanted), "{sql}");

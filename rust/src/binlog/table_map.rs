@@ -6,7 +6,7 @@
 //! ```
 //! The server writes one before the rows of every statement; nearly all repeat what is known, so that bytes are compared first.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::charset::Charset;
@@ -64,6 +64,12 @@ fn name<'a>(cursor: &mut Cursor<'a>) -> Read<&'a [u8]> {
     let name = cursor.prefixed::<1>()?;
     cursor.skip(1)?;
     Ok(name)
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "table {}.{}", self.schema, self.name)
+    }
 }
 
 impl Table {

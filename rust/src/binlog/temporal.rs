@@ -41,7 +41,7 @@ impl Civil {
         let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
         let month = usize::try_from(self.month).ok().and_then(|month| DAYS.get(month)).copied().unwrap_or(0);
         let days = month + i64::from(self.month == 2 && leap);
-        self.year >= 1 && self.day >= 1 && self.day <= days
+        (1..=9999).contains(&self.year) && self.day >= 1 && self.day <= days
     }
 
     fn is_valid(&self) -> bool {
@@ -217,6 +217,13 @@ mod tests {
         assert_eq!(read(2023, 2, 29), Some(Held::Beyond("2023-02-29".into())));
         assert_eq!(read(0, 0, 0), Some(Held::Beyond("0000-00-00".into())));
         assert_eq!(read(2024, 0, 15), Some(Held::Beyond("2024-00-15".into())));
+    }
+
+    #[test]
+    fn dates_out_of_range_are_kept_as_text() {
+        let held = datetime_decimal(&mut Cursor::new(&i64::MAX.to_le_bytes())).ok();
+        assert_eq!(held, Some(Held::Beyond("922337203-68-54 77:58:07".into())));
+        assert!(datetime_decimal(&mut Cursor::new(&u64::MAX.to_le_bytes())).is_err());
     }
 
     #[test]

@@ -6,22 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.ums.change import ChangeBatch, Mark
+from headrace.ums.change import ChangeBatch, Clear, Mark
 from headrace.ums.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a source hands out: batches that belong together, then the mark that ends them.
+    """What a source hands out: changes that belong together, then the mark that ends them.
 
-    Without a mark the batches are part of a transaction too large for memory; resuming inside it is not safe. With a mark
-    and no batches it is a heartbeat: the source is quiet and complete up to there.
+    Without a mark the changes are part of a transaction too large for memory; resuming inside it is not safe. With a mark
+    and no changes it is a heartbeat: the source is quiet and complete up to there.
     `caught_up` is True when at that moment the source had nothing more.
     """
 
-    batches: Sequence[ChangeBatch]
+    changes: Sequence[ChangeBatch | Clear]
     mark: Mark | None
     caught_up: bool = False
+    notices: tuple[str, ...] = ()
+    """What a person must know: statements at the source whose effect on rows is not in its log."""
 
 
 class Source(Protocol):

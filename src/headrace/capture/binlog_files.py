@@ -19,6 +19,7 @@ class BinlogFiles:
     def __init__(self, pattern: Path) -> None:
         self._pattern = pattern
         self._buffer = bytearray(_CHUNK_BYTES)
+        self._full_at: BinlogPosition | None = None
 
     def check(self) -> None:
         """Raises what reading the first file would: no files at all, or files that are not binlogs."""
@@ -48,13 +49,20 @@ class BinlogFiles:
         return bytes(self._read(name, 0, _HEAD_BYTES))
 
     def read(self, position: BinlogPosition) -> memoryview:
-        """Bytes from `position` on, up to a chunk; empty at the end of the file. Valid until the next call."""
+        """Bytes from `position` on, up to a chunk; empty at the end of the file. Valid until the next call.
+
+        Asked again for the same position, a full chunk was too small for one event: the next one is larger.
+        """
+        if position == self._full_at:
+            self._buffer = bytearray(2 * len(self._buffer))
         if position.offset == len(MAGIC) and bytes(self._read(position.file, 0, len(MAGIC))) not in (b"", MAGIC):
             raise SourceError(
                 f"{self._path(position.file)} is not a binlog file: it does not begin with the binlog magic",
                 fix="let `files` match binlog files only (an encrypted or compressed copy must be unpacked first)",
             )
-        return self._read(position.file, position.offset, _CHUNK_BYTES)
+        chunk = self._read(position.file, position.offset, len(self._buffer))
+        self._full_at = position if len(chunk) == len(self._buffer) else None
+        return chunk
 
     def must_end_here(self, position: BinlogPosition) -> None:
         """CorruptError when a file that is followed by another has bytes behind its last whole event."""

@@ -6,26 +6,27 @@ boundary, the schema history gives each table its version at that position, and 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pyarrow as pa
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from headrace._native import BinlogDecoder, RowBatch
 from headrace.capture.base import Event
 from headrace.capture.binlog_files import MAGIC, BinlogFiles
-from headrace.capture.history import Description, SchemaHistory
+from headrace.capture.ddl import Ddl as Statement
+from headrace.capture.history import History, Notice, NoticeKind
 from headrace.capture.replica import Address, BinlogPosition, Replica, default_server_id
+from headrace.codec.binlog import BinlogReader, Ddl, Rows, TableInfo
 from headrace.errors import SourceError
 from headrace.model import LocalPath, SourceConfig
-from headrace.ums.change import ChangeBatch, Mark
-from headrace.ums.schema import ID, Column, TableSchema
+from headrace.ums.change import ChangeBatch, Clear, Mark
+from headrace.ums.schema import ID, Column, Namespace, TableSchema
 
 _GATHER_ROWS = 50_000
 _GATHER_BYTES = 16 << 20
@@ -68,10 +69,19 @@ class MySqlConfig(SourceConfig):
             raise ValueError("give either `host` (a live server) or `files` (recorded binlogs)")
         if self.host is not None and self.user is None:
             raise ValueError("`user` is missing")
-        wrong = [pattern for pattern in self.tables if pattern.count(".") != 1]
-        if wrong:
-            raise ValueError(f"`tables`: write schema.table, not '{wrong[0]}'")
         return self
+
+    def captures(self, schema: str, table: str) -> bool:
+        """Whether `tables` names a table."""
+        return any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables)
+
+    @field_validator("tables")
+    @classmethod
+    def _two_parts(cls, tables: list[str]) -> list[str]:
+        for pattern in tables:
+            if pattern.count(".") != 1:
+                raise ValueError(f"write schema.table, not '{pattern}'")
+        return tables
 
 
 class MySqlSource:
@@ -81,14 +91,13 @@ class MySqlSource:
 
     def __init__(self, config: MySqlConfig, state: Path) -> None:
         self._config = config
-        self._history = SchemaHistory(state / "schemas.json", config.name)
+        self._schemas = state / "schemas.json"
         self._replica: Replica | None = None
 
     def tables(self) -> Sequence[TableSchema]:
-        return self._history.tables()
+        return self._history().tables()
 
     def follow(self, start: Mark | None) -> Iterator[Event]:
-        self._history.load()
         if self._config.files is not None:
             return self._follow_files(self._config.files, start)
         return self._follow_server(start)
@@ -115,7 +124,7 @@ class MySqlSource:
     def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
         files = BinlogFiles(pattern)
         position = _position_of(start) or self._first_of_files(files)
-        gatherer = _Gatherer(self._config.tables, self._history, start, network=False)
+        gatherer = _Gatherer(self._config, self._history(), start, network=False)
         gatherer.go_to(position, head=files.head(position.file) if position.offset > len(MAGIC) else b"")
         while True:
             used = gatherer.feed(files.read(position))
@@ -125,19 +134,19 @@ class MySqlSource:
             if used:
                 continue
             following = files.after(position.file)
-            if following is not None:
-                files.must_end_here(position)
-                position = BinlogPosition(following, len(MAGIC))
-                gatherer.go_to(position)
+            yield gatherer.event(caught_up=following is None)
+            if following is None:
+                time.sleep(_WAIT_S)
                 continue
-            yield gatherer.event(caught_up=True)
-            time.sleep(_WAIT_S)
+            files.must_end_here(position)
+            position = BinlogPosition(following, len(MAGIC))
+            gatherer.go_to(position)
 
     def _follow_server(self, start: Mark | None) -> Iterator[Event]:
         replica = self._connect()
         goal = replica.last_position()
         position = _position_of(start) or self._first_of_server(replica, goal)
-        gatherer = _Gatherer(self._config.tables, self._history, start, network=True)
+        gatherer = _Gatherer(self._config, self._history(), start, network=True)
         gatherer.go_to(position)
         replica.start_dump(position)
         speak_at = time.monotonic()
@@ -148,6 +157,9 @@ class MySqlSource:
                 speak_at = now + _HEARTBEAT_S
                 event = gatherer.event()
                 yield replace(event, caught_up=event.mark is not None and _reached(event.mark, goal))
+
+    def _history(self) -> History:
+        return History.load(self._schemas, self._config.captures)
 
     def _connect(self) -> Replica:
         config = self._config
@@ -174,70 +186,97 @@ class MySqlSource:
 class _Gatherer:
     """Feeds the decoder and turns what it has gathered into events."""
 
-    def __init__(self, tables: list[str], history: SchemaHistory, start: Mark | None, *, network: bool) -> None:
-        self._decoder = BinlogDecoder(include=tables, network=network)
+    def __init__(self, config: MySqlConfig, history: History, start: Mark | None, *, network: bool) -> None:
+        self._source = config.name
+        self._reader = BinlogReader(config.tables, network=network)
         self._history = history
         self._mark = start
-        self._tables: dict[int, Description] = {}
+        self._described: dict[int, TableSchema] = {}
 
     def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
         """Decodes from `position` on; `head` is the beginning of its file when `position` is not where that starts."""
-        self._decoder.start(position.file, position.offset, self._mark.commit_ts_us if self._mark else 0)
-        if head:
-            self._decoder.prime(head)
         if self._mark is None:
-            self._mark = Mark(self._history.source, _json(position), _id(position), 0)
+            self._mark = Mark(self._source, _json(position), _id(position), 0)
+        self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
 
     def feed(self, data: memoryview) -> int:
         """Decodes `data` up to its last whole event, or to a transaction's end at which much has been gathered."""
-        return self._decoder.feed(data, stop_after_rows=_GATHER_ROWS, stop_after_bytes=_GATHER_BYTES)
+        return self._reader.feed(data, rows=_GATHER_ROWS, size_bytes=_GATHER_BYTES)
 
     @property
     def is_full(self) -> bool:
-        return self._decoder.pending_rows >= _GATHER_ROWS or self._decoder.pending_bytes >= _GATHER_BYTES
+        return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
 
     @property
     def has_whole_transactions(self) -> bool:
-        return self._decoder.pending_rows > 0 and self._decoder.at_boundary
+        return self._reader.pending_rows > 0 and self._reader.at_boundary
 
     def event(self, *, caught_up: bool = False) -> Event:
         """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
-        taken = self._decoder.take()
-        batches = []
-        for item in taken.items:
-            if isinstance(item, RowBatch):
-                batches.append(self._batch(item))
-            else:
-                self._history.saw_statement(item.schema, item.sql, item.id, item.ts_us)
+        decoded = self._reader.take()
+        changes: list[ChangeBatch | Clear] = []
+        notices: list[str] = []
+        for item in decoded.items:
+            if isinstance(item, Rows):
+                changes.append(self._batch(item))
+                continue
+            for notice in self._history.statement(Statement(item.schema, item.sql, item.id, item.ts_us)):
+                changes += self._clear(notice)
+                notices += _spoken(notice, item)
         self._history.save()
-        boundary = taken.boundary
+        boundary = decoded.boundary
         if boundary is not None:
             position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
-            self._mark = Mark(self._history.source, position, boundary.id, boundary.commit_ts_us)
-        return Event(batches, None if batches and boundary is None else self._mark, caught_up)
+            self._mark = Mark(self._source, position, boundary.id, boundary.commit_ts_us)
+        return Event(changes, None if changes and boundary is None else self._mark, caught_up, tuple(notices))
 
-    def _batch(self, item: RowBatch) -> ChangeBatch:
-        rows = pa.record_batch(item)
-        description = self._tables.get(item.table)
-        if description is None:
-            description = self._tables[item.table] = _described(self._decoder.table(item.table), rows.schema)
-        table = self._history.table(description, rows.column(ID)[0].as_py())
-        return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.columns, schema=table.arrow_schema()))
+    def _batch(self, rows: Rows) -> ChangeBatch:
+        described = self._described.get(rows.index)
+        if described is None:
+            described = self._described[rows.index] = _described(self._source, rows.table, rows.data.schema)
+        table = self._history.table(described, rows.data.column(ID)[0].as_py())
+        return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.data.columns, schema=table.arrow_schema()))
+
+    def _clear(self, notice: Notice) -> list[Clear]:
+        """TRUNCATE TABLE as a change of its own: the log of the source has no rows for it."""
+        table = self._history.at(notice.schema, notice.table, notice.ddl.id)
+        if notice.kind is not NoticeKind.TRUNCATED or table is None:
+            return []
+        return [Clear(table, notice.ddl.id, notice.ddl.ts_us)]
 
 
-def _described(text: str, schema: pa.Schema) -> Description:
-    found = json.loads(text)
-    name = f"{found['schema']}.{found['table']}"
-    if not found["named"]:
+def _described(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
+    """A table as the log describes it; the history gives it its version."""
+    if not info.named:
         raise SourceError(
-            f"the binlog does not say the column names of {name}",
+            f"the binlog does not say the column names of {info.schema}.{info.table}",
             fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
         )
     columns = tuple(
-        Column(column["name"], schema.field(column["name"]).type, column["source_type"], column["nullable"])
-        for column in found["columns"]
+        Column(column.name, schema.field(column.name).type, column.source_type, column.nullable)
+        for column in info.columns
     )
-    return Description(found["schema"], found["table"], columns, tuple(found["key"]))
+    return TableSchema(Namespace("mysql", source, info.schema, info.table), columns, info.key)
+
+
+_NOTICES = {
+    NoticeKind.DROPPED: "was dropped; its rows stay in the targets",
+    NoticeKind.RENAMED: "was renamed; targets keep its rows under the old name, and get only changes under the new one",
+    NoticeKind.ROWS_REPLACED: "had partitions or tablespaces replaced; targets still have the rows that went with them",
+    NoticeKind.COLUMN_RENAMED: "had a column renamed; rows that do not change any more keep its values under the old name",
+    NoticeKind.COLUMN_REPLACED: "had a column dropped and added again; rows that do not change any more keep the old values",
+    NoticeKind.COLUMN_FILLED: "got a column whose values in old rows only the source knows; targets have NULL in them",
+    NoticeKind.NOT_READ: "is named in a statement that headrace cannot read; compare source and targets",
+}
+
+
+def _spoken(notice: Notice, statement: Ddl) -> list[str]:
+    """What a person must know of a statement whose effect on old rows is not in the log."""
+    if notice.kind not in _NOTICES:
+        return []
+    column = f", column {notice.column}" if notice.column else ""
+    where = f"{statement.file}:{statement.offset}"
+    return [f"{notice.schema}.{notice.table}{column} {_NOTICES[notice.kind]} ({where}: {statement.sql[:120]})"]
 
 
 def _position_of(mark: Mark | None) -> BinlogPosition | None:

@@ -135,7 +135,7 @@ class Replica:
         try:
             # These two commands have no public face in PyMySQL.
             connection._execute_command(_COM_REGISTER_SLAVE, register)  # type: ignore[attr-defined]
-            connection._read_packet()  # type: ignore[attr-defined]
+            connection._read_packet()  # type: ignore[no-untyped-call]
             connection._execute_command(_COM_BINLOG_DUMP, dump)  # type: ignore[attr-defined]
         except pymysql.MySQLError as error:
             raise self._error("register as a replica at", error) from error
@@ -186,7 +186,7 @@ class Replica:
             raise self._error(f"run `{statement}` at", error) from error
 
     def _speaks_of_masters(self) -> bool:
-        version = str(self._connected().get_server_info())
+        version = str(self._connected().get_server_info())  # type: ignore[no-untyped-call]
         major, minor = (int(part) for part in version.removeprefix("5.5.5-").split(".")[:2])
         return "MariaDB" in version or (major, minor) < (8, 2)
 

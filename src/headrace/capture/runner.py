@@ -30,6 +30,7 @@ class Captured:
     end_offset: int = 0
     """The log's end after the last append."""
     mark: Mark | None = None
+    notices: list[str] = field(default_factory=list)
     caught_up: bool = False
 
 
@@ -81,12 +82,13 @@ def run_capture(
 
 def _append(log: Log, topic: str, event: Event, captured: Captured) -> None:
     now_ms = time.time_ns() // 1_000_000
-    entries = [Entry(batch.key(), batch.to_block(), now_ms) for batch in event.batches]
+    entries = [Entry(change.key(), change.to_block(), now_ms) for change in event.changes]
     if event.mark is not None and (entries or event.mark != captured.mark):
         entries.append(Entry(MARK_KEY, event.mark.to_block(), now_ms))
     if entries:
         captured.end_offset = log.append(topic, PARTITION, entries).stop
-    for batch in event.batches:
-        captured.rows[str(batch.table.namespace)] += len(batch)
+    for change in event.changes:
+        captured.rows[str(change.table.namespace)] += len(change)
+    captured.notices += event.notices
     if event.mark is not None:
         captured.mark = event.mark

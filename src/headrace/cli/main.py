@@ -17,7 +17,7 @@ _COMMANDS = {
     "demo": ("headrace.cli.demo:demo", "Run the main job on a recorded shop and verify it."),
     "lake": ("headrace.cli.lake:lake", "Look into a lake: tables, and a table as of any moment."),
     "list": ("headrace.cli.listing:list_", "List what can be named in a flow file."),
-    "log": ("headrace.cli.log:log", "Look into a log: topics, entries, figures."),
+    "log": ("headrace.cli.log:log_group", "Look into a log: topics, entries, figures."),
     "run": ("headrace.cli.run:run", "Run the captures and flows of flow files on Spark."),
 }
 """Name -> where it is, and its line in --help."""

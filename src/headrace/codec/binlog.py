@@ -114,7 +114,10 @@ class BinlogReader:
         self._tables: dict[int, TableInfo] = {}
 
     def start(self, file: str, offset: int = 0, *, commit_ts_us: int = 0, head: bytes = b"") -> None:
-        """Begins in a log file; in the middle of a recorded one its first bytes are needed too (`head`)."""
+        """Begins in a log file; in the middle of a recorded one its first bytes are needed too (`head`).
+
+        What was not taken is forgotten: it comes again, with the same ids, from the boundary before it.
+        """
         self._decoder.start(file, offset, commit_ts_us)
         if head:
             self._decoder.prime(head)

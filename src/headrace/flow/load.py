@@ -113,14 +113,12 @@ class _Reader:
         )
 
     def _message(self, location: Location, kind: str, message: str) -> tuple[int, str]:
-        # Pydantic's locations also name models and validators; only what stands in the file counts.
+        # Pydantic's locations also name models, validators and the index of a single source; only what stands in the file counts.
         at: Location = ()
         for part in location:
             if (*at, part) in self._lines:
                 at = (*at, part)
-            elif at and kind == "missing":
-                break
-        name = _dotted(location if kind in ("missing", "extra_forbidden") else at)
+        name = _dotted((*at, location[-1]) if kind == "missing" else at)
         known = {
             "missing": f"`{name}` is missing",
             "extra_forbidden": f"`{name}` is not a known key",

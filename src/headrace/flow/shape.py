@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.errors import ConfigError
 from headrace.flow.spec import FlowSpec
-from headrace.ums.change import ChangeBatch
+from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import SYSTEM_FIELDS, Namespace, TableSchema
 
 _SYSTEM = len(SYSTEM_FIELDS)
@@ -31,14 +31,16 @@ class Shaper:
             self._wanted[key] = wanted
         return wanted
 
-    def shape(self, batch: ChangeBatch) -> ChangeBatch:
-        """The batch as the target is to see it; ConfigError when a key column would be dropped or a named key does not exist."""
-        if batch.table not in self._shapes:
-            self._shapes[batch.table] = self._shape_of(batch.table)
-        table, kept = self._shapes[batch.table]
-        if table is batch.table:
-            return batch
-        arrays = [batch.data.column(index) for index in (*range(_SYSTEM), *(_SYSTEM + index for index in kept))]
+    def shape(self, change: ChangeBatch | Clear) -> ChangeBatch | Clear:
+        """The change as the target is to see it; ConfigError when a key column would be dropped or a named key does not exist."""
+        if change.table not in self._shapes:
+            self._shapes[change.table] = self._shape_of(change.table)
+        table, kept = self._shapes[change.table]
+        if table is change.table:
+            return change
+        if isinstance(change, Clear):
+            return replace(change, table=table)
+        arrays = [change.data.column(index) for index in (*range(_SYSTEM), *(_SYSTEM + index for index in kept))]
         return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema()))
 
     def _shape_of(self, table: TableSchema) -> tuple[TableSchema, list[int]]:

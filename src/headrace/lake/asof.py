@@ -15,7 +15,7 @@ How it works, so that neither the history nor the table need fit in memory::
 
 Memory holds the live keys with one number each, the keys of one run, and one row group. The same change delivered twice has
 the same id twice: one of the two is kept. A table without key has its id as key, which serves as long as it has only inserts:
-updates and deletes do not say which of the equal rows they mean.
+updates and deletes do not say which of the equal rows they mean. A clear (TRUNCATE TABLE) hides all changes with smaller ids.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import ConfigError, DataError
-from headrace.lake.commit import Manifest
-from headrace.lake.layout import LakeFile
+from headrace.lake.commit import LakeClear, Manifest
+from headrace.lake.layout import LakeFile, parse_namespace
 from headrace.lake.parquet import open_file, restored_schema, row_groups
 from headrace.lake.reshape import Reshape
 from headrace.ums.change import DELETE, INSERT
-from headrace.ums.schema import COMMIT_TS, ID, OP, TableSchema
+from headrace.ums.schema import COMMIT_TS, ID, OP, Namespace, TableSchema
 
 _ROW, _DELETED = "_ums_row_", "_ums_deleted_"
 _REDUCE_ROWS = 1 << 20
@@ -74,31 +74,37 @@ def snapshot(
     """Like `as_of`, from a state of the lake that is already open, and read as it is consumed."""
     moment = _Moment.of(id, time)
     files = _files_named(manifest, name)
+    clears = manifest.clears.get(files[0].table.all_versions, [])
     in_time = [file for file in files if moment.can_touch(file)]
     versions = _versions(manifest.lake, in_time or files)
     newest = versions[max(versions) if in_time else min(versions)]
-    return _snapshot(manifest.lake, in_time, moment, Reshape(versions, newest))
+    return _snapshot(manifest.lake, in_time, clears, moment, Reshape(versions, newest))
 
 
 def live_rows(manifest: Manifest, table: TableSchema) -> Snapshot:
     """The newest state of one shard of a table, in the columns of the given version; empty when the lake has none of it."""
-    shard = (table.namespace.dbshard, table.namespace.tableshard)
+    shard = _shard(table.namespace)
     files = manifest.tables.get(table.namespace.all_versions, [])
-    files = [file for file in files if (file.table.dbshard, file.table.tableshard) == shard]
-    return _snapshot(manifest.lake, files, _Moment.of(None, None), Reshape(_versions(manifest.lake, files), table))
+    files = [file for file in files if _shard(file.table) == shard]
+    clears = manifest.clears.get(table.namespace.all_versions, [])
+    reshape = Reshape(_versions(manifest.lake, files), table)
+    return _snapshot(manifest.lake, files, clears, _Moment.of(None, None), reshape)
 
 
-def _snapshot(lake: Path, files: Sequence[LakeFile], moment: _Moment, reshape: Reshape) -> Snapshot:
+def _snapshot(
+    lake: Path, files: Sequence[LakeFile], clears: Sequence[LakeClear], moment: _Moment, reshape: Reshape
+) -> Snapshot:
     schema = pa.schema([pa.field(column.name, column.type) for column in reshape.target.columns])
-    return Snapshot(reshape.target, schema, _rows_of_shards(lake, files, moment, reshape))
+    return Snapshot(reshape.target, schema, _rows_of_shards(lake, files, clears, moment, reshape))
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Changes up to `limit` in `column` have happened; all have when there is no limit."""
+    """Changes up to `limit` in `column` have happened; all have when there is no limit. Those up to id `cleared` are gone."""
 
     column: str
     limit: int | None
+    cleared: int | None = None
 
     @classmethod
     def of(cls, id_: int | None, time: datetime | None) -> _Moment:
@@ -109,15 +115,32 @@ class _Moment:
         aware = time if time.tzinfo else time.replace(tzinfo=UTC)
         return cls(COMMIT_TS, pa.scalar(aware, pa.timestamp("us", "UTC")).cast(pa.int64()).as_py())
 
+    def after(self, clears: Sequence[LakeClear], shard: tuple[str, str]) -> _Moment:
+        """This moment in a shard, with the newest clear that had happened there."""
+        happened = [
+            clear.id
+            for clear in clears
+            if _shard(parse_namespace(clear.namespace)) == shard
+            and (self.limit is None or (clear.id if self.column == ID else clear.commit_ts_us) <= self.limit)
+        ]
+        return replace(self, cleared=max(happened, default=None))
+
     def can_touch(self, file: LakeFile) -> bool:
-        return self.limit is None or self._range(file)[0] <= self.limit
+        in_time = self.limit is None or self._range(file)[0] <= self.limit
+        return in_time and (self.cleared is None or file.id[1] > self.cleared)
 
     def covers(self, file: LakeFile) -> bool:
-        return self.limit is None or self._range(file)[1] <= self.limit
+        in_time = self.limit is None or self._range(file)[1] <= self.limit
+        return in_time and (self.cleared is None or file.id[0] > self.cleared)
 
     def select(self, rows: pa.Table) -> pa.Table:
-        """Those rows that have happened."""
-        return rows.filter(pc.less_equal(rows.column(self.column).cast(pa.int64()), pa.scalar(self.limit, pa.int64())))
+        """Those rows that have happened and are not cleared."""
+        if self.limit is not None:
+            moments = rows.column(self.column).cast(pa.int64())
+            rows = rows.filter(pc.less_equal(moments, pa.scalar(self.limit, pa.int64())))
+        if self.cleared is not None:
+            rows = rows.filter(pc.greater(rows.column(ID), pa.scalar(self.cleared, pa.int64())))
+        return rows
 
     def _range(self, file: LakeFile) -> tuple[int, int]:
         return file.id if self.column == ID else file.commit_ts
@@ -147,14 +170,19 @@ def _versions(lake: Path, files: Iterable[LakeFile]) -> dict[int, TableSchema]:
 
 
 def _rows_of_shards(
-    lake: Path, files: Sequence[LakeFile], moment: _Moment, reshape: Reshape
+    lake: Path, files: Sequence[LakeFile], clears: Sequence[LakeClear], moment: _Moment, reshape: Reshape
 ) -> Iterator[pa.RecordBatch]:
     """Shards of a table are tables of their own: the same key may live in two of them."""
     shards: dict[tuple[str, str], list[LakeFile]] = {}
     for file in files:
-        shards.setdefault((file.table.dbshard, file.table.tableshard), []).append(file)
-    for _, members in sorted(shards.items()):
-        yield from _Replay(lake, members, moment, reshape).rows()
+        shards.setdefault(_shard(file.table), []).append(file)
+    for shard, members in sorted(shards.items()):
+        here = moment.after(clears, shard)
+        yield from _Replay(lake, [file for file in members if here.can_touch(file)], here, reshape).rows()
+
+
+def _shard(namespace: Namespace) -> tuple[str, str]:
+    return namespace.dbshard, namespace.tableshard
 
 
 class _Replay:

@@ -4,12 +4,12 @@
 
     _headrace/commits/00000000000000000017.json       two lines, UTF-8, written once
         {"format":1,"number":17,"time":"2026-01-31T12:00:00+00:00","flow":"orders_lake","topic":"db1","partition":0,
-         "start":{"offset":…,"id":…,"commit_ts_us":…}|null,"end":{…},"added":[LakeFile, …]}
+         "start":{"offset":…,"id":…,"commit_ts_us":…}|null,"end":{…},"added":[LakeFile, …],"cleared":[LakeClear, …]}
         {"crc32":…}                                    of the first line's bytes, without its line end
 
     _headrace/checkpoints/00000000000000000064.json   the sum of commits 1..64, same two lines
         {"format":1,"number":64,"time":…,"streams":[{"flow":…,"topic":…,"partition":…,"offset":…,"id":…,"commit_ts_us":…}, …],
-         "files":[LakeFile, …]}
+         "files":[LakeFile, …],"cleared":[LakeClear, …]}
 
 Invariants: numbers start at 1 and have no gaps; a commit never changes. A *stream* is what one flow reads of one partition of
 one topic; its `end` never goes back, and each commit's `start` is the `end` of the stream's commit before. A checkpoint is a
@@ -46,7 +46,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ from uuid import uuid4
 
 from headrace.crash import crash_point
 from headrace.errors import ConfigError, CorruptError, FencedError, storage_error
-from headrace.lake.layout import STATE, LakeFile, make_directories, sync_directory
+from headrace.lake.layout import STATE, LakeFile, make_directories, parse_namespace, sync_directory
 
 CHECKPOINT_COMMITS = 64
 CHECKPOINTS_KEPT = 2
@@ -81,6 +81,15 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeClear:
+    """TRUNCATE TABLE at the source: all changes of this table with a smaller id are history from then on."""
+
+    namespace: str
+    id: int
+    commit_ts_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """What became visible at once."""
 
@@ -90,6 +99,7 @@ class Commit:
     start: Reached | None
     end: Reached
     added: tuple[LakeFile, ...]
+    cleared: tuple[LakeClear, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -100,6 +110,7 @@ class Commit:
             "start": asdict(self.start) if self.start else None,
             "end": asdict(self.end),
             "added": [file.to_json() for file in self.added],
+            "cleared": [asdict(clear) for clear in self.cleared],
         }
 
     @classmethod
@@ -111,6 +122,7 @@ class Commit:
             start=Reached(**commit["start"]) if commit["start"] else None,
             end=Reached(**commit["end"]),
             added=tuple(map(LakeFile.from_json, commit["added"])),
+            cleared=tuple(LakeClear(**clear) for clear in commit["cleared"]),
         )
 
 
@@ -123,6 +135,8 @@ class Manifest:
         self.time: str | None = None
         self.tables: dict[str, list[LakeFile]] = {}
         """Files by `Namespace.all_versions`."""
+        self.clears: dict[str, list[LakeClear]] = {}
+        """Clears by `Namespace.all_versions`."""
         self.reached: dict[Stream, Reached] = {}
         self._commits = lake / STATE / "commits"
         self._checkpoints = lake / STATE / "checkpoints"
@@ -163,7 +177,9 @@ class Manifest:
             found.append(commit)
         return found
 
-    def commit(self, stream: Stream, end: Reached, added: Sequence[LakeFile], time: str) -> Commit:
+    def commit(
+        self, stream: Stream, end: Reached, added: Sequence[LakeFile], time: str, cleared: Sequence[LakeClear] = ()
+    ) -> Commit:
         """Makes durable files visible together with how far the stream has come.
 
         FencedError when the stream was moved by another run, StorageError when the disk refuses; then nothing is visible.
@@ -174,7 +190,7 @@ class Manifest:
                 stream, self.lake, f"it has come to offset {start.offset}, behind which offset {end.offset} lies"
             )
         while True:
-            commit = Commit(self.number + 1, time, stream, start, end, tuple(added))
+            commit = Commit(self.number + 1, time, stream, start, end, tuple(added), tuple(cleared))
             if self._publish(commit):
                 self._apply(commit)
                 self._write_checkpoint_when_due()
@@ -211,6 +227,7 @@ class Manifest:
             stream = Stream(reached.pop("flow"), reached.pop("topic"), reached.pop("partition"))
             self.reached[stream] = Reached(**reached)
         self._add_files(map(LakeFile.from_json, state["files"]))
+        self._add_clears(LakeClear(**clear) for clear in state["cleared"])
         self.number, self.time = state["number"], state["time"]
         self._checkpoint = (self.number, self._files)
         return True
@@ -219,11 +236,16 @@ class Manifest:
         self.number, self.time = commit.number, commit.time
         self.reached[commit.stream] = commit.end
         self._add_files(commit.added)
+        self._add_clears(commit.cleared)
 
     def _add_files(self, added: Iterator[LakeFile] | Sequence[LakeFile]) -> None:
         for file in added:
             self.tables.setdefault(file.table.all_versions, []).append(file)
             self._files += 1
+
+    def _add_clears(self, cleared: Iterable[LakeClear]) -> None:
+        for clear in cleared:
+            self.clears.setdefault(parse_namespace(clear.namespace).all_versions, []).append(clear)
 
     def _publish(self, commit: Commit) -> bool:
         """Creates the commit's file; False when its number is taken."""
@@ -256,6 +278,7 @@ class Manifest:
             "time": self.time,
             "streams": [{**stream._asdict(), **asdict(reached)} for stream, reached in self.reached.items()],
             "files": [file.to_json() for file in self.files()],
+            "cleared": [asdict(clear) for several in self.clears.values() for clear in several],
         }
         try:
             _write(temporary, state, durable=False)

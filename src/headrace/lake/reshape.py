@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.errors import DataError
 from headrace.ums.schema import ID, Column, TableSchema
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DURATION = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 
 
@@ -71,13 +72,18 @@ class Reshape:
 
 
 def initial_value(column: Column, table: TableSchema) -> pa.Scalar[Any]:
-    """The value of rows written before the column existed; DataError when its text does not read as the column's type."""
+    """The value of rows written before the column existed; DataError when its text does not read as the column's type.
+
+    Zero and partial dates ("0000-00-00", "2024-00-15") are null, as they are in rows that carry them.
+    """
     text = column.initial_default
     if text is None:
         return pa.scalar(None, column.type)
     try:
         return _read(text, column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        if pa.types.is_temporal(column.type) and _DATE.match(text):
+            return pa.scalar(None, column.type)
         raise DataError(
             f"the initial default '{text}' of column '{column.name}' in {table.namespace} does not read as {column.type}",
             fix="report this with the table's definition; until then read the versions one by one",

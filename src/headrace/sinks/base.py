@@ -7,7 +7,7 @@ A follower (stream/deliver.py) calls a sink in one thread, in this order::
 
     sink = Class(config, flow)          no I/O
     sink.position()                     once, at start: where to read on, when the store itself remembers it
-    ( prepare(table)?  write(batch)* )* then commit(position), again and again
+    ( prepare(table)?  (write(batch) | clear(clear))* )* then commit(position), again and again
     close()
 """
 
@@ -21,7 +21,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.model import Model
-from headrace.ums.change import ChangeBatch
+from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import TableSchema
 
 
@@ -76,10 +76,14 @@ class Sink(ABC):
         """
 
     @abstractmethod
+    def clear(self, clear: Clear) -> None:
+        """All rows of the table whose `_ums_id_` is smaller than the clear's are gone; as a delete of each of them. Same errors as `write`."""
+
+    @abstractmethod
     def commit(self, position: Position) -> None:
         """Makes everything written so far durable and visible, as one unit where the store can. Same errors as `write`."""
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - a store that needs no connection has nothing to check
         """Tells whether the target can be used, before anything is started: raises what `prepare` would."""
 
     def position(self, topic: str, partition: int) -> Position | None:

@@ -23,12 +23,12 @@ from pydantic import Field
 from headrace.crash import crash_point
 from headrace.errors import DataError
 from headrace.lake.asof import live_rows
-from headrace.lake.commit import Manifest, Reached, Stream
+from headrace.lake.commit import LakeClear, Manifest, Reached, Stream
 from headrace.lake.layout import LakeFile, remove_orphans, sync_directory
 from headrace.lake.parquet import FileWriter, check_types
 from headrace.model import Component, Duration, LocalPath
 from headrace.sinks.base import Capabilities, Position, Sink
-from headrace.ums.change import ChangeBatch
+from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import ID, Namespace, TableSchema
 
 GATHERED_BYTES = 64 << 20
@@ -66,6 +66,7 @@ class LakeSink(Sink):
         self._attempt = uuid4().hex
         self._names = count(1)
         self._tables: dict[Namespace, _Gathered] = {}
+        self._cleared: list[LakeClear] = []
         self.gathered_bytes = 0
         self._opened: Manifest | None = None
         self._finishers: ThreadPoolExecutor | None = None
@@ -98,17 +99,27 @@ class LakeSink(Sink):
             largest = max(self._tables.values(), key=lambda table: table.bytes)
             self.gathered_bytes -= largest.spill()
 
+    def clear(self, clear: Clear) -> None:
+        """Remembers the clear for the next commit; the files stay, what they hold is history."""
+        self._cleared.append(LakeClear(str(clear.table.namespace), clear.id, clear.commit_ts_us))
+
     def commit(self, position: Position) -> None:
         """Makes all that was written visible, with the position, at once."""
         stream = Stream(self._flow, position.topic, position.partition)
         end = Reached(position.offset, position.id, position.commit_ts_us)
         with self._usable():
             manifest = self._manifest()
-            if not self._tables and not self._worth_a_commit(manifest.reached.get(stream), stream, end):
+            if (
+                not self._tables
+                and not self._cleared
+                and not self._worth_a_commit(manifest.reached.get(stream), stream, end)
+            ):
                 return
             added = self._finish_files()
             crash_point("lake.files_named")
-            manifest.commit(stream, end, added, datetime.fromtimestamp(self._clock(), UTC).isoformat())
+            time = datetime.fromtimestamp(self._clock(), UTC).isoformat()
+            manifest.commit(stream, end, added, time, self._cleared)
+            self._cleared.clear()
             self._idle_since[stream] = self._clock()
 
     def scan(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
@@ -124,6 +135,7 @@ class LakeSink(Sink):
         for gathered in self._tables.values():
             gathered.abandon()
         self._tables.clear()
+        self._cleared.clear()
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

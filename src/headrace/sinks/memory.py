@@ -16,7 +16,7 @@ from headrace.errors import ConfigError
 from headrace.model import Component
 from headrace.sinks.base import Capabilities, Position, Sink
 from headrace.sinks.values import from_text
-from headrace.ums.change import ChangeBatch, is_delete
+from headrace.ums.change import ChangeBatch, Clear, is_delete
 from headrace.ums.schema import ID, TableSchema
 
 
@@ -56,7 +56,7 @@ class MemorySink(Sink):
     def __init__(self, config: MemoryConfig, flow: str) -> None:
         self._flow = flow
         self._store = self.stores.setdefault(config.name, MemoryStore())
-        self._pending: list[ChangeBatch] = []
+        self._pending: list[ChangeBatch | Clear] = []
 
     def prepare(self, table: TableSchema) -> None:
         if not table.key:
@@ -70,10 +70,17 @@ class MemorySink(Sink):
     def write(self, batch: ChangeBatch) -> None:
         self._pending.append(batch)
 
+    def clear(self, clear: Clear) -> None:
+        self._pending.append(clear)
+
     def commit(self, position: Position) -> None:
         with self._store.lock:
-            for batch in self._pending:
-                _merge(self._store.tables[batch.table.namespace.all_versions], batch.newest_per_key())
+            for change in self._pending:
+                rows = self._store.tables[change.table.namespace.all_versions]
+                if isinstance(change, Clear):
+                    _clear(rows, change)
+                else:
+                    _merge(rows, change.newest_per_key())
             self._store.positions[self._flow, position.topic, position.partition] = position
         self._pending = []
 
@@ -93,6 +100,12 @@ class MemorySink(Sink):
 
     def close(self) -> None:
         self._pending = []
+
+
+def _clear(rows: dict[tuple[object, ...], MemoryRow], clear: Clear) -> None:
+    for key, row in rows.items():
+        if row.id < clear.id:
+            rows[key] = MemoryRow(clear.id, False, row.values)
 
 
 def _merge(rows: dict[tuple[object, ...], MemoryRow], batch: ChangeBatch) -> None:

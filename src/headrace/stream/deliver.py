@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +29,7 @@ from headrace.flow.shape import Shaper
 from headrace.log.base import Log, Record, Span
 from headrace.retry import Backoff
 from headrace.sinks.base import Position, Sink
-from headrace.ums.change import MARK_KEY, ChangeBatch, Mark, read_block
+from headrace.ums.change import MARK_KEY, ChangeBatch, Clear, Mark, read_block
 from headrace.ums.schema import ID, TableSchema
 
 _GATHER_BYTES = 32 << 20
@@ -62,17 +63,17 @@ class _Gathered:
     """Changes on their way from the log to the sink, per table version, complete ones apart from those of an open transaction."""
 
     def __init__(self) -> None:
-        self.complete: dict[TableSchema, list[ChangeBatch]] = {}
-        self.open: dict[TableSchema, list[ChangeBatch]] = {}
+        self.complete: dict[TableSchema, list[ChangeBatch | Clear]] = {}
+        self.open: dict[TableSchema, list[ChangeBatch | Clear]] = {}
         self.mark: Position | None = None
         self.mark_appended_at_ms = 0
         self.rows = 0
         self.bytes = 0
 
-    def add(self, batch: ChangeBatch) -> None:
-        self.open.setdefault(batch.table, []).append(batch)
-        self.rows += len(batch)
-        self.bytes += batch.data.nbytes
+    def add(self, change: ChangeBatch | Clear) -> None:
+        self.open.setdefault(change.table, []).append(change)
+        self.rows += len(change)
+        self.bytes += change.data.nbytes if isinstance(change, ChangeBatch) else 0
 
     def close(self, mark: Position, appended_at_ms: int) -> None:
         for table, batches in self.open.items():
@@ -85,13 +86,13 @@ class _Gathered:
     def is_large(self) -> bool:
         return self.rows >= _GATHER_ROWS or self.bytes >= _GATHER_BYTES
 
-    def take_complete(self) -> dict[TableSchema, list[ChangeBatch]]:
+    def take_complete(self) -> dict[TableSchema, list[ChangeBatch | Clear]]:
         taken, self.complete = self.complete, {}
         if not self.open:
             self.rows = self.bytes = 0
         return taken
 
-    def take_open(self) -> dict[TableSchema, list[ChangeBatch]]:
+    def take_open(self) -> dict[TableSchema, list[ChangeBatch | Clear]]:
         taken, self.open = self.open, {}
         self.rows = self.bytes = 0
         return taken
@@ -184,23 +185,26 @@ class Follower:
             position = Position(self._topic, self._partition, record.offset + 1, mark.id, mark.commit_ts_us)
             self._gathered.close(position, record.entry.time_ms)
         elif self._shaper.wants(record.entry.key):
-            batch = read_block(record.entry.value)
-            assert isinstance(batch, ChangeBatch)
-            fresh = self._without_repeats(batch)
-            if len(fresh):
+            change = read_block(record.entry.value)
+            assert not isinstance(change, Mark)
+            fresh = self._without_repeats(change)
+            if fresh is not None:
                 self._gathered.add(self._shaper.shape(fresh))
         if self._gathered.is_large:
             self._relieve()
 
-    def _without_repeats(self, batch: ChangeBatch) -> ChangeBatch:
-        table = batch.table.namespace.all_versions
+    def _without_repeats(self, change: ChangeBatch | Clear) -> ChangeBatch | Clear | None:
+        table = change.table.namespace.all_versions
         position = self.delivered.position
         newest = self._newest_id.get(table, position.id if position is not None else None)
-        low, high = batch.id_range
+        low, high = (change.id, change.id) if isinstance(change, Clear) else change.id_range
         self._newest_id[table] = high if newest is None else max(high, newest)
         if newest is None or low > newest:
-            return batch
-        return ChangeBatch(batch.table, batch.data.filter(pc.greater(batch.data.column(ID), pa.scalar(newest))))
+            return change
+        if high <= newest:
+            return None
+        assert isinstance(change, ChangeBatch)
+        return ChangeBatch(change.table, change.data.filter(pc.greater(change.data.column(ID), pa.scalar(newest))))
 
     def _relieve(self) -> None:
         """Writes what has been gathered, so that memory stays bounded; commits what is complete first."""
@@ -213,14 +217,19 @@ class Follower:
             if self._sink.commit_interval_s == 0 or self._commit_is_due():
                 self._commit()
 
-    def _write(self, groups: dict[TableSchema, list[ChangeBatch]]) -> None:
-        for table, batches in groups.items():
+    def _write(self, groups: dict[TableSchema, list[ChangeBatch | Clear]]) -> None:
+        for table, changes in groups.items():
             if table not in self._prepared:
                 self._sink.prepare(table)
                 self._prepared.add(table)
-            data = batches[0].data if len(batches) == 1 else _concatenated(batches)
-            self._sink.write(ChangeBatch(table, data))
-            self._written[str(table.namespace)] += data.num_rows
+            for is_clear, together in groupby(changes, key=lambda change: isinstance(change, Clear)):
+                if is_clear:
+                    for clear in together:
+                        assert isinstance(clear, Clear)
+                        self._sink.clear(clear)
+                else:
+                    self._sink.write(_concatenated(table, together))
+            self._written[str(table.namespace)] += sum(map(len, changes))
 
     def _commit_is_due(self) -> bool:
         waited_s = self._clock() - self._committed_at
@@ -246,6 +255,7 @@ class Follower:
         return min(_WAIT_S, max(0.0, left_s))
 
 
-def _concatenated(batches: list[ChangeBatch]) -> pa.RecordBatch:
-    table = pa.Table.from_batches([batch.data for batch in batches]).combine_chunks()
-    return table.to_batches()[0]
+def _concatenated(table: TableSchema, changes: Iterable[ChangeBatch | Clear]) -> ChangeBatch:
+    batches = [change.data for change in changes if isinstance(change, ChangeBatch)]
+    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]
+    return ChangeBatch(table, joined)

@@ -284,6 +284,7 @@ def _capture_figures(captured: Captured) -> Json:
         "end_offset": captured.end_offset,
         "position": captured.mark.position if captured.mark else None,
         "commit_ts_us": captured.mark.commit_ts_us if captured.mark else None,
+        "notices": captured.notices[-100:],
     }
 
 

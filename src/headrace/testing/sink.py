@@ -29,7 +29,7 @@ import pytest
 from headrace.errors import ConfigError, RetryableError
 from headrace.retry import Backoff
 from headrace.sinks.base import Position, Sink
-from headrace.ums.change import ChangeBatch, empty_batch
+from headrace.ums.change import ChangeBatch, Clear, empty_batch
 from headrace.ums.schema import SYSTEM_FIELDS, Column, Namespace, TableSchema
 
 OpenSink = Callable[[], Sink]
@@ -165,14 +165,14 @@ class SinkConformance(ABC):
 
     @pytest.fixture
     def deliver(self, open_sink: OpenSink) -> Callable[..., None]:
-        """Opens a sink, writes the batches (each prepared first), commits and closes it."""
+        """Opens a sink, writes the changes (each prepared first), commits and closes it."""
         offsets = count(1)
 
-        def run(*batches: ChangeBatch) -> None:
+        def run(*changes: ChangeBatch | Clear) -> None:
             with closing(open_sink()) as sink:
-                for batch in batches:
-                    sink.prepare(batch.table)
-                    sink.write(batch)
+                for change in changes:
+                    sink.prepare(change.table)
+                    sink.clear(change) if isinstance(change, Clear) else sink.write(change)
                 sink.commit(_position(next(offsets)))
 
         return run
@@ -235,6 +235,16 @@ class SinkConformance(ABC):
             for part in _split(replayed if attempt else history[::2], chance):
                 deliver(*(batch_of(ORDERS, piece) for piece in _split(part, chance)))
         assert live(ORDERS) == expected
+
+    def test_a_clear_ends_the_rows_before_it_and_none_after(self, deliver: Deliver, live: Live) -> None:
+        cleared = Clear(ORDERS, 5, 5_000_000)
+        deliver(batch_of(ORDERS, [order(1, 10), order(2, 20)]))
+        deliver(cleared, batch_of(ORDERS, [order(9, 20)]))
+        assert live(ORDERS) == [(20, "by 9", Decimal(9))]
+        deliver(
+            batch_of(ORDERS, [order(1, 10), order(2, 20)]), cleared, batch_of(ORDERS, [order(9, 20), order(11, 10)])
+        )
+        assert live(ORDERS) == [(10, "by 11", Decimal(11)), (20, "by 9", Decimal(9))]
 
     def test_a_batch_may_hold_a_change_twice_and_many_changes_of_a_key(self, deliver: Deliver, live: Live) -> None:
         changes = [order(1, 10), order(2, 10, "u"), order(1, 10), order(2, 10, "u"), order(2, 20)]

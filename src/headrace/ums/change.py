@@ -7,6 +7,7 @@ What an entry of the log holds ("block")::
     | HRB1  | length of header| JSON, UTF-8      | Arrow IPC stream of one record batch        |
     +-------+-----------------+------------------+---------------------------------------------+
     header of changes:  {"kind":"changes","namespace":…,"rows":n,"id":[min,max],"ts":[min µs,max µs]}
+    header of a clear:  {"kind":"clear","namespace":…,"id":…,"commit_ts":µs}             (body: the table's schema, no batch)
     header of a mark:   {"kind":"mark","source":…,"position":{…},"id":…,"commit_ts":µs}          (no body)
 
 The entry's key is the namespace for changes and ``~mark`` for a mark, so a reader skips what it does not want unopened.
@@ -96,6 +97,35 @@ class ChangeBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Clear:
+    """TRUNCATE TABLE at the source: the rows of all changes of the table with a smaller `_ums_id_` are gone.
+
+    `commit_ts_us` is the statement's commit time in microseconds since 1970 UTC.
+    """
+
+    table: TableSchema
+    id: int
+    commit_ts_us: int
+
+    def __len__(self) -> int:
+        return 1
+
+    def key(self) -> bytes:
+        """The key of this clear's log entry: that of its table, so that whoever follows the table meets it."""
+        return str(self.table.namespace).encode()
+
+    def to_block(self) -> bytes:
+        """The bytes of this clear's log entry, as drawn above."""
+        header = {
+            "kind": "clear",
+            "namespace": str(self.table.namespace),
+            "id": self.id,
+            "commit_ts": self.commit_ts_us,
+        }
+        return _prefix(header) + self.table.arrow_schema().serialize().to_pybytes()
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """The end of whole transactions in the log: what stands before it is complete up to `id`, and capture resumes from `position`.
 
@@ -127,13 +157,17 @@ def read_header(block: bytes | memoryview) -> dict[str, Any]:
     return header
 
 
-def read_block(block: bytes | memoryview) -> ChangeBatch | Mark:
+def read_block(block: bytes | memoryview) -> ChangeBatch | Clear | Mark:
     """What a log entry's value holds; CorruptError when the bytes are not a block."""
     header, body_at = _split(block)
     if header["kind"] == "mark":
         return Mark(header["source"], header["position"], header["id"], header["commit_ts"])
+    body = pa.py_buffer(block)[body_at:]
     try:
-        batch = pa.ipc.open_stream(pa.py_buffer(block)[body_at:]).read_next_batch()
+        if header["kind"] == "clear":
+            table = TableSchema.from_arrow(pa.ipc.read_schema(body))
+            return Clear(table, header["id"], header["commit_ts"])
+        batch = pa.ipc.open_stream(body).read_next_batch()
     except (pa.ArrowInvalid, OSError, StopIteration) as error:
         raise _not_a_block(str(error)) from error
     return ChangeBatch(TableSchema.from_arrow(batch.schema), batch)

@@ -5,7 +5,8 @@ A target table has the source's columns, then ``_ums_id_``, ``_ums_ts_`` and ``_
 
 Limits: a unique index that a user adds to a MySQL target can make two keys collide there. A column that was dropped at the
 source and comes back keeps its old values in rows that are not written again. A table without a key, whose key columns the flow
-names, keeps the old row when such a column changes, because its log does not say which row that was.
+names, keeps the old row when such a column changes, because its log does not say which row that was. TRUNCATE TABLE at the source
+ends the rows that are there when it arrives; an older change of a new key that arrives after it is taken.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headrace.errors import ConfigError, DataError, HeadraceError
 from headrace.model import Component, StoreUrl
 from headrace.sinks.base import Capabilities, Position, Sink
 from headrace.sinks.database import tombstones
-from headrace.sinks.database.dialect import ACTIVE, SYSTEM_COLUMNS, Destination, Target
+from headrace.sinks.database.dialect import ACTIVE, PARAMETER, SYSTEM_COLUMNS, Destination, Target
 from headrace.sinks.database.evolve import prepare
 from headrace.sinks.database.url import dialect_of
 from headrace.sinks.values import Array, from_values, to_text
-from headrace.ums.change import ChangeBatch, is_delete, user_columns
+from headrace.ums.change import ChangeBatch, Clear, is_delete, user_columns
 from headrace.ums.schema import ID, TS, Namespace, TableSchema
 
 _SCAN_ROWS = 10_000
@@ -50,6 +51,15 @@ class DatabaseConfig(Component):
     """Key columns of tables that have no key: table name -> columns that are never null and never change."""
     batch_rows: int = Field(default=5000, ge=1)
     """How many rows are gathered before they are sent; a commit sends what is there."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_store(cls, url: str) -> str:
+        try:
+            dialect_of(url, None)
+        except ConfigError as error:
+            raise ValueError(f"{error.message}; {error.fix}") from error
+        return url
 
 
 class DatabaseSink(Sink):
@@ -99,6 +109,20 @@ class DatabaseSink(Sink):
         if self._pending_rows >= self._config.batch_rows:
             self._flush()
 
+    def clear(self, clear: Clear) -> None:
+        self._flush()
+        to = self._destinations[clear.table.namespace]
+        table = self._dialect.table(to.target)
+        with self._driver_errors():
+            if self._config.delete == "hard":
+                self._dialect.run(f"DELETE FROM {table} WHERE {ID} < {PARAMETER}", [(clear.id,)])
+                return
+            [ts] = self._dialect.parameters(pa.array([clear.commit_ts_us], pa.timestamp("us", "UTC")))
+            self._dialect.run(
+                f"UPDATE {table} SET {ACTIVE} = 0, {TS} = {PARAMETER}, {ID} = {PARAMETER} WHERE {ID} < {PARAMETER}",
+                [(ts, clear.id, clear.id)],
+            )
+
     def commit(self, position: Position) -> None:
         self._flush()
         with self._driver_errors():
@@ -118,6 +142,10 @@ class DatabaseSink(Sink):
                     yield _to_batch(target.name, rows, schema)
         finally:
             reader.close()
+
+    def check(self) -> None:
+        with self._driver_errors():
+            self._dialect.open()
 
     def close(self) -> None:
         self._dialect.close()

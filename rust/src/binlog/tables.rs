@@ -1,0 +1,108 @@
+//! The tables that a log names: versions for as long as the decoder lives, and what the table ids of one file stand for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+
+use super::cursor::Cursor;
+use super::fault::{Fault, Read};
+use super::include::Include;
+use super::pending::Target;
+use super::rows;
+use super::table_map::{Head, Table};
+
+/// The table id of a row event that only ends a statement.
+const NO_TABLE: u64 = 0x00ff_ffff;
+
+/// One version of a table that is wanted.
+struct Version {
+    table: Arc<Table>,
+    schema: SchemaRef,
+    content: Arc<[u8]>,
+}
+
+/// What a table id stands for in this file.
+enum Mapped {
+    Wanted(usize),
+    Skipped(Vec<u8>),
+}
+
+pub struct Tables {
+    include: Include,
+    before_images: bool,
+    versions: Vec<Version>,
+    by_content: HashMap<Arc<[u8]>, usize>,
+    mapped: HashMap<u64, Mapped>,
+}
+
+impl Tables {
+    pub fn new(include: Include, before_images: bool) -> Self {
+        Self { include, before_images, versions: Vec::new(), by_content: HashMap::new(), mapped: HashMap::new() }
+    }
+
+    pub fn wants(&self, schema: &[u8], table: &[u8]) -> bool {
+        self.include.wants(schema, table)
+    }
+
+    /// Table ids mean something only up to the end of their file.
+    pub fn forget_ids(&mut self) {
+        self.mapped.clear();
+    }
+
+    pub fn take_map(&mut self, cursor: Cursor<'_>) -> Read<()> {
+        let head = Head::read(cursor)?;
+        let known = match self.mapped.get(&head.id) {
+            Some(Mapped::Wanted(index)) => {
+                self.versions.get(*index).is_some_and(|known| *known.content == *head.content)
+            }
+            Some(Mapped::Skipped(content)) => content == head.content,
+            None => false,
+        };
+        if !known {
+            let mapped = if self.include.wants(head.schema, head.name) {
+                Mapped::Wanted(self.version(&head)?)
+            } else {
+                Mapped::Skipped(head.content.to_vec())
+            };
+            self.mapped.insert(head.id, mapped);
+        }
+        Ok(())
+    }
+
+    fn version(&mut self, head: &Head<'_>) -> Read<usize> {
+        if let Some(&index) = self.by_content.get(head.content) {
+            return Ok(index);
+        }
+        let table = Table::read(head).map_err(|fault| {
+            fault.at(format!("table {}.{}", String::from_utf8_lossy(head.schema), String::from_utf8_lossy(head.name)))
+        })?;
+        let content: Arc<[u8]> = head.content.into();
+        let index = self.versions.len();
+        self.by_content.insert(content.clone(), index);
+        let schema = rows::schema(&table, self.before_images);
+        self.versions.push(Version { table: Arc::new(table), schema, content });
+        Ok(index)
+    }
+
+    /// Whether rows of this table id are to be decoded.
+    pub fn wants_rows(&self, id: u64) -> Read<bool> {
+        match self.mapped.get(&id) {
+            Some(Mapped::Wanted(_)) => Ok(true),
+            Some(Mapped::Skipped(_)) => Ok(false),
+            None if id == NO_TABLE => Ok(false),
+            None => Err(Fault::corrupt(format!("rows of table id {id}, which no table map names"))),
+        }
+    }
+
+    /// Where rows of this table id go.
+    pub fn target(&self, id: u64) -> Option<Target<'_>> {
+        let Some(&Mapped::Wanted(index)) = self.mapped.get(&id) else { return None };
+        let version = self.versions.get(index)?;
+        Some(Target { index, table: &version.table, schema: &version.schema, before_images: self.before_images })
+    }
+
+    pub fn get(&self, index: usize) -> Option<&Table> {
+        self.versions.get(index).map(|version| &*version.table)
+    }
+}
