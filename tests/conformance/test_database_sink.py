@@ -17,10 +17,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ConfigError, DataError, HeadraceError, RetryableError, StorageError
-from headrace.retry import retrying
 from headrace.sinks.base import Position
 from headrace.sinks.database import DatabaseSink
-from headrace.testing.sink import ORDERS, Change, batch_of, in_threads, order, version_of
+from headrace.testing.sink import ORDERS, Change, batch_of, in_threads, order, retried, version_of
 from headrace.ums.change import ChangeBatch
 from headrace.ums.schema import Column, Namespace, TableSchema
 from tests.servers.mariadb import MariaDb
@@ -156,7 +155,7 @@ def test_writers_of_the_same_keys_side_by_side(store: Store) -> None:
     def write(changes: list[Change]) -> None:
         for start in range(0, len(changes), 30):
             piece = batch_of(ORDERS, changes[start : start + 30])
-            retrying(lambda piece=piece: store.deliver(piece), give_up_after_s=60)
+            retried(partial(store.deliver, piece))
 
     in_threads(*(partial(write, part) for part in parts))
     rows = store.query("SELECT id, _ums_id_, _is_active_ FROM orders ORDER BY id")
@@ -176,7 +175,7 @@ def test_hard_deletes_side_by_side(store: Store) -> None:
     def write(changes: list[Change]) -> None:
         for start in range(0, len(changes), 10):
             piece = batch_of(ORDERS, changes[start : start + 10])
-            retrying(lambda piece=piece: store.deliver(piece, delete="hard"), give_up_after_s=60)
+            retried(partial(store.deliver, piece, delete="hard"))
 
     in_threads(*(partial(write, part) for part in parts))
     rows = store.query("SELECT id, _ums_id_, _is_active_ FROM orders ORDER BY id")
