@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from log_writer import value
 
 from headrace.errors import FencedError, StorageError
 from headrace.log.base import Entry, Record, Span
 from headrace.log.directory import DirectoryLog
+from tests.faults.log_writer import value
 
 WRITER = Path(__file__).parent / "log_writer.py"
 KILLS = 12

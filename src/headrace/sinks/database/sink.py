@@ -97,10 +97,6 @@ class DatabaseSink(Sink):
                 table, self._newest.get(family, table), key=lambda version: version.namespace.version
             )
 
-    def check(self) -> None:
-        with self._driver_errors():
-            self._dialect.open()
-
     def write(self, batch: ChangeBatch) -> None:
         if len(batch) == 0:
             return
