@@ -149,7 +149,7 @@ def test_a_key_that_old_rows_lack_is_said(tmp_path: Path) -> None:
         (pa.decimal128(10, 2), "1.5", Decimal("1.50")),
         (pa.decimal256(65, 2), "1.50", Decimal("1.50")),
         (pa.utf8(), "", ""),
-        (pa.binary(), "ab", b"ab"),
+        (pa.binary(), "AP8=", b"\x00\xff"),
         (pa.date32(), "2026-01-31", date(2026, 1, 31)),
         (pa.timestamp("us"), "2026-01-31 01:02:03.5", datetime(2026, 1, 31, 1, 2, 3, 500000)),  # noqa: DTZ001
         (pa.timestamp("us", "UTC"), "2026-01-31 01:02:03", datetime(2026, 1, 31, 1, 2, 3, tzinfo=UTC)),

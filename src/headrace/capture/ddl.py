@@ -18,7 +18,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """A statement in the source's log, with what its meaning depends on."""
+    """A statement of the source's log that changes what tables are, with what its meaning depends on."""
 
     schema: str
     """The session's default schema."""
@@ -27,10 +27,8 @@ class Ddl:
     """Its place in the order of changes: larger than the `_ums_id_` of every row before it."""
     ts_us: int
     """The statement's time (what CURRENT_TIMESTAMP is), microseconds since 1970 UTC."""
-    time_zone: str = "UTC"
-    """The session's: an offset such as ``+02:00`` or a name such as ``Europe/Berlin``."""
-    ansi_quotes: bool = False
-    backslash_escapes: bool = True
+    time_zone: str | None = None
+    """The session's: an offset such as ``+02:00`` or a name such as ``Europe/Berlin``; None when the log does not tell."""
 
 
 class Effect(StrEnum):
@@ -101,37 +99,28 @@ class _UnreadableError(Exception):
 
 # --- tokens
 
-_STRING = {
-    True: r"""'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*\"""",
-    False: r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""",
-}
-_TOKEN = {
-    escapes: re.compile(
-        r"(?P<skip>\s+|/\*M?!\d*|\*/|/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)"
-        r"|(?P<hex>[xX]'[0-9A-Fa-f]*'|0x[0-9A-Fa-f]+\b)"
-        r"|(?P<bits>[bB]'[01]*'|0b[01]+\b)"
-        rf"|(?P<string>{string})"
-        r"|(?P<name>`(?:[^`]|``)*`)"
-        r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w$]))"
-        r"|(?P<word>[\w$@]+)"
-        r"|(?P<mark>.)",
-        re.DOTALL,
-    )
-    for escapes, string in _STRING.items()
-}
+_TOKEN = re.compile(
+    r"(?P<skip>\s+|/\*M?!\d*|\*/|/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)"
+    r"|(?P<hex>[xX]'[0-9A-Fa-f]*'|0x[0-9A-Fa-f]+\b)"
+    r"|(?P<bits>[bB]'[01]*'|0b[01]+\b)"
+    r"""|(?P<string>'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*")"""
+    r"|(?P<name>`(?:[^`]|``)*`)"
+    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w$]))"
+    r"|(?P<word>[\w$@]+)"
+    r"|(?P<mark>.)",
+    re.DOTALL,
+)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _END = Token("end", "")
 
 
-def tokens(ddl: Ddl) -> list[Token]:
+def tokens(sql: str) -> list[Token]:
     """The statement's tokens, comments and white space left out."""
     found = []
-    for match in _TOKEN[ddl.backslash_escapes].finditer(ddl.sql):
+    for match in _TOKEN.finditer(sql):
         kind, text = match.lastgroup or "mark", match[0]
-        if kind == "string" and ddl.ansi_quotes and text[0] == '"':
-            kind = "name"
         if kind in ("name", "string"):
-            text = _unquoted(text, escapes=kind == "string" and ddl.backslash_escapes)
+            text = _unquoted(text, escapes=kind == "string")
         elif kind in ("hex", "bits"):
             text = text[2:].rstrip("'")
         if kind != "skip":
@@ -188,7 +177,7 @@ class _Cursor:
 
     def name(self) -> str:
         token = self.take()
-        if token.kind not in ("word", "name"):
+        if token.kind not in ("word", "name", "string"):  # with ANSI_QUOTES "x" is a name
             raise _UnreadableError
         return token.text
 
@@ -263,7 +252,7 @@ _HARMLESS_VERBS = frozenset(
 
 def read(ddl: Ddl) -> list[Change]:
     """All that a statement does to tables without row events, in the order in which it takes effect."""
-    found = tokens(ddl)
+    found = tokens(ddl.sql)
     cursor = _Cursor(found, ddl.schema)
     if cursor.accept("SET", "STATEMENT"):
         while cursor.next is not _END and not cursor.accept("FOR"):

@@ -71,12 +71,15 @@ _UTF8 = frozenset(["_utf8", "_utf8mb3", "_utf8mb4", "n"])
 
 
 def _literal(found: list[Token]) -> _Value:
-    while found and found[0].is_mark("(") and found[-1].is_mark(")"):
-        found = found[1:-1]
     negative = False
-    while found and (found[0].is_mark("-") or found[0].is_mark("+")):
-        negative ^= found[0].text == "-"
-        found = found[1:]
+    while found and found[0].kind == "mark":
+        if found[0].is_mark("(") and found[-1].is_mark(")"):
+            found = found[1:-1]
+        elif found[0].is_mark("-") or found[0].is_mark("+"):
+            negative ^= found[0].text == "-"
+            found = found[1:]
+        else:
+            raise UnknownDefaultError
     if not found:
         raise UnknownDefaultError
     first, rest = found[0], found[1:]
@@ -174,7 +177,9 @@ _TIME = re.compile(r"\s*(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\
 _COMPACT_TIME = re.compile(r"(-?)()(\d*?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 
 
-def _zone(name: str) -> tzinfo:
+def _zone(name: str | None) -> tzinfo:
+    if name is None:
+        raise UnknownDefaultError
     offset = re.fullmatch(r"([+-])(\d{1,2}):(\d\d)", name)
     if offset is None:
         return ZoneInfo(name)

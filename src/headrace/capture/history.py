@@ -185,8 +185,7 @@ class History:
         """Takes in a statement of the log; what it did to captured tables without row events."""
         changes = read(ddl)
         notices = [notice for change in changes for notice in self._notices(change, ddl)]
-        columns = (Effect.DROP_COLUMN, Effect.RENAME_COLUMN, Effect.ADD_COLUMN)
-        touching = [change for change in changes if change.effect in columns]
+        touching = [change for change in changes if change.effect in _OF_COLUMNS]
         if touching:
             notices += self._alter(touching, ddl)
         return notices
@@ -257,6 +256,7 @@ class History:
         return [Notice(NoticeKind.NOT_READ, schema, table, ddl) for schema, table in seen]
 
 
+_OF_COLUMNS = (Effect.DROP_COLUMN, Effect.RENAME_COLUMN, Effect.ADD_COLUMN)
 _KINDS = {
     Effect.TRUNCATE: NoticeKind.TRUNCATED,
     Effect.DROP: NoticeKind.DROPPED,

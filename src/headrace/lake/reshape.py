@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -97,6 +98,8 @@ def _read(text: str, type_: pa.DataType) -> pa.Scalar[Any]:
         return cast("pa.Scalar[Any]", pa.scalar(local.as_py(), type_))
     if pa.types.is_duration(type_):
         return cast("pa.Scalar[Any]", pa.scalar(_duration(text), type_))
+    if pa.types.is_binary(type_):
+        return cast("pa.Scalar[Any]", pa.scalar(base64.b64decode(text, validate=True), type_))
     return pa.scalar(text).cast(type_)
 
 

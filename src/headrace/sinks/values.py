@@ -5,6 +5,7 @@ Whole columns at a time; dates and times go as text, because Arrow's reach (year
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from functools import lru_cache
@@ -34,9 +35,9 @@ def from_values(values: Values, to: pa.DataType) -> Array:
 
 
 def from_text(text: str, to: pa.DataType) -> Array | None:
-    """One value written as text, as a column of one row; None when it is not of that type."""
+    """One value written as text (binary in base64), as a column of one row; None when it is not of that type."""
     try:
-        return from_values([text.encode() if pa.types.is_binary(to) else text], to)
+        return from_values([base64.b64decode(text, validate=True) if pa.types.is_binary(to) else text], to)
     except (ValueError, ArithmeticError):
         return None
 

@@ -319,6 +319,7 @@ class SinkConformance(ABC):
             Column("at", _MICROS, "datetime(6)", initial_default="2024-02-29 23:59:59.000001"),
             Column("zero", pa.date32(), "date", initial_default="0000-00-00"),
             Column("empty", pa.int32(), "int"),
+            Column("raw", pa.binary(), "varbinary(4)", initial_default="AP8="),
         ]
         deliver(batch_of(ORDERS, [order(1, 10)]))
         later = version_of(ORDERS, 1, *ORDERS.columns, *added)
@@ -332,6 +333,7 @@ class SinkConformance(ABC):
             (20, 3, None, None, None, None),
             (30, -7, "it's 100%", "none", None, None),
         ]
+        assert rows[0][11] == b"\x00\xff"
         assert [str(value) for value in rows[0][6:9]] == ["1.500", "2024-02-29", "2024-02-29 23:59:59.000001"]
 
     def test_a_dropped_column_no_longer_matters(self, deliver: Deliver, live: Live) -> None:

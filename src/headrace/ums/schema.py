@@ -101,8 +101,8 @@ class Column:
     """A column of one table version.
 
     `type` is what its values are inside headrace; `source_type` is the source's own name for it (``bigint unsigned``).
-    `initial_default` is the value, as text, that rows written before the column existed have at the source (ADD COLUMN …
-    DEFAULT changes old rows without a row event); None where they have NULL.
+    `initial_default` is the value, as text (binary in base64), that rows written before the column existed have at the source
+    (ADD COLUMN … DEFAULT changes old rows without a row event); None where they have NULL.
     """
 
     name: str
