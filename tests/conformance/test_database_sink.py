@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from headrace.errors import ConfigError, DataError, HeadraceError, RetryableError, StorageError
 from headrace.sinks.base import Position
@@ -319,10 +320,21 @@ def test_a_full_disk_is_a_storage_error_and_loses_nothing(tmp_path: Path) -> Non
     ],
 )
 def test_wrong_settings_say_what_to_write(settings: dict[str, object], message: str) -> None:
-    config = DatabaseSink.Config.model_validate({"type": "database", **settings})
-    with pytest.raises(ConfigError, match=message) as raised, closing(DatabaseSink(config, "flow")) as sink:
-        sink.prepare(ORDERS)
+    def deliver() -> None:
+        config = DatabaseSink.Config.model_validate({"type": "database", **settings})
+        with closing(DatabaseSink(config, "flow")) as sink:
+            sink.prepare(ORDERS)
+
+    with pytest.raises((ConfigError, ValidationError), match=message) as raised:
+        deliver()
     assert "geheim" not in str(raised.value)
+
+
+def test_the_schema_may_name_the_database_of_a_mysql_server(mariadb: MariaDb) -> None:
+    with mariadb.database() as name:
+        store = Store(mariadb.url(""), partial(mariadb.execute, database=name), "`")
+        store.deliver(batch_of(ORDERS, [order(1, 10)]), schema=name)
+        assert store.query("SELECT id FROM orders") == [(10,)]
 
 
 def test_names_that_a_store_cannot_have_are_refused(store: Store) -> None:
