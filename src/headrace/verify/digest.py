@@ -107,7 +107,7 @@ def _cast_parts(values: Array, to: pa.DataType, first_row: int, misfits: dict[in
 
 
 def _nulls(count: int, kind: pa.DataType) -> Array:
-    nulls: Array = pa.repeat(pa.scalar(None, kind), count)
+    nulls: Array = pa.nulls(count, kind)
     return nulls
 
 
