@@ -158,11 +158,11 @@ def lake_rows(path: Path) -> Iterator[list[int]]:
     known: set[Path] = set()
     while True:
         found: list[int] = []
-        for commit in sorted((path / "_headrace").rglob("0*.json")):
+        for commit in sorted((path / "_headrace" / "commits").glob("0*.json")):
             if commit in known:
                 continue
             known.add(commit)
-            for file in json.loads(commit.read_bytes()).get("files", []):
+            for file in json.loads(commit.read_bytes().splitlines()[0])["added"]:
                 found += pq.read_table(path / file["path"], columns=["id"]).column("id").to_pylist()
         yield found
         time.sleep(0.005)

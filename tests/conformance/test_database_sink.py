@@ -15,12 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from headrace.errors import ConfigError, DataError, HeadraceError, RetryableError, StorageError
-from headrace.retry import retrying
 from headrace.sinks.base import Position
 from headrace.sinks.database import DatabaseSink
-from headrace.testing.sink import ORDERS, Change, batch_of, in_threads, order, version_of
+from headrace.testing.sink import ORDERS, Change, batch_of, in_threads, order, retried, version_of
 from headrace.ums.change import ChangeBatch
 from headrace.ums.schema import Column, Namespace, TableSchema
 from tests.servers.mariadb import MariaDb
@@ -156,7 +156,7 @@ def test_writers_of_the_same_keys_side_by_side(store: Store) -> None:
     def write(changes: list[Change]) -> None:
         for start in range(0, len(changes), 30):
             piece = batch_of(ORDERS, changes[start : start + 30])
-            retrying(lambda piece=piece: store.deliver(piece), give_up_after_s=60)
+            retried(partial(store.deliver, piece))
 
     in_threads(*(partial(write, part) for part in parts))
     rows = store.query("SELECT id, _ums_id_, _is_active_ FROM orders ORDER BY id")
@@ -176,7 +176,7 @@ def test_hard_deletes_side_by_side(store: Store) -> None:
     def write(changes: list[Change]) -> None:
         for start in range(0, len(changes), 10):
             piece = batch_of(ORDERS, changes[start : start + 10])
-            retrying(lambda piece=piece: store.deliver(piece, delete="hard"), give_up_after_s=60)
+            retried(partial(store.deliver, piece, delete="hard"))
 
     in_threads(*(partial(write, part) for part in parts))
     rows = store.query("SELECT id, _ums_id_, _is_active_ FROM orders ORDER BY id")
@@ -320,10 +320,21 @@ def test_a_full_disk_is_a_storage_error_and_loses_nothing(tmp_path: Path) -> Non
     ],
 )
 def test_wrong_settings_say_what_to_write(settings: dict[str, object], message: str) -> None:
-    config = DatabaseSink.Config.model_validate({"type": "database", **settings})
-    with pytest.raises(ConfigError, match=message) as raised, closing(DatabaseSink(config, "flow")) as sink:
-        sink.prepare(ORDERS)
+    def deliver() -> None:
+        config = DatabaseSink.Config.model_validate({"type": "database", **settings})
+        with closing(DatabaseSink(config, "flow")) as sink:
+            sink.prepare(ORDERS)
+
+    with pytest.raises((ConfigError, ValidationError), match=message) as raised:
+        deliver()
     assert "geheim" not in str(raised.value)
+
+
+def test_the_schema_may_name_the_database_of_a_mysql_server(mariadb: MariaDb) -> None:
+    with mariadb.database() as name:
+        store = Store(mariadb.url(""), partial(mariadb.execute, database=name), "`")
+        store.deliver(batch_of(ORDERS, [order(1, 10)]), schema=name)
+        assert store.query("SELECT id FROM orders") == [(10,)]
 
 
 def test_names_that_a_store_cannot_have_are_refused(store: Store) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -183,6 +183,9 @@ class Process(Disk):
             data = data[: max(1, taken)]
         file.apply(position, data)
         return len(data)
+
+    def pwritev(self, fd: int, parts: Sequence[bytes], position: int) -> int:
+        return self.pwrite(fd, b"".join(parts), position)
 
     def fdatasync(self, fd: int) -> None:
         self._change("fdatasync")

@@ -13,12 +13,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from simulated_disk import Crash, Machine, Process
 
 from headrace.errors import FencedError, StorageError
 from headrace.log import index, segment
 from headrace.log.base import Entry, Span
 from headrace.log.directory import DirectoryLog, Retention
+from tests.property.simulated_disk import Crash, Machine, Process
 
 HISTORIES = int(os.environ.get("HEADRACE_HISTORIES", "300"))
 PER_TEST = 25

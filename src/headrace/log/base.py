@@ -1,7 +1,7 @@
 """The contract of a log: topics of partitions of entries, each with an offset that never changes.
 
 A log is where two running processes meet: one appends, any number read, in other processes or on other machines.
-Every implementation passes `headrace.testing.LogConformance`.
+Every implementation passes `headrace.testing.log.LogConformance`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Log(Protocol):
     def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
         """Appends `entries` as one unit: all of them or, after a crash, none. Durable on return; the span is theirs.
 
-        Raises StorageError when the disk refuses, FencedError when another process has become the partition's writer.
+        Raises StorageError when the disk refuses (nothing is left behind then, and a later append may succeed), RetryableError
+        when another process is the partition's writer and stays it, FencedError when another has taken over from this one.
         """
         ...
 

@@ -51,8 +51,10 @@ from pydantic import Field
 from headrace.errors import ConfigError
 from headrace.log.base import Entry, Record, Span
 from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage
+from headrace.log.ownership import holder
 from headrace.log.reader import PartitionReader
 from headrace.log.retention import Keep
+from headrace.log.segment import segment_path
 from headrace.log.writer import PartitionWriter
 from headrace.model import Component, LocalPath, Model
 
@@ -133,6 +135,22 @@ class DirectoryLog:
         _refuse_foreign(root, names)
         return sorted(topic for name in names if _topic_name(topic := unquote(name)) == name)
 
+    def statistics(self, topic: str, partition: int) -> dict[str, int | str]:
+        """For people: segments, bytes, epoch and state of a partition."""
+        reader = self.reader(topic, partition)
+        directory = self.directory(topic, partition)
+        with storage("look into", directory):
+            sizes = [segment_path(directory, base).stat().st_size for base in reader.segments()]
+        end = reader.end()
+        return {
+            "segments": len(sizes),
+            "bytes": sum(sizes),
+            "epoch": 0 if end is None else end.epoch,
+            "state": "closed"
+            if end is not None and end.clean
+            else f"open, last writer {holder(self._disk, directory)}",
+        }
+
     def reader(self, topic: str, partition: int) -> PartitionReader:
         """The reader of a partition that need not exist yet."""
         key = (topic, partition)
@@ -191,6 +209,8 @@ class DirectoryLog:
             try:
                 names = self._disk.names(path)
             except FileNotFoundError:
+                with suppress(FileNotFoundError):
+                    _refuse_foreign(self._config.path, self._disk.names(self._config.path))
                 return []
         return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +30,9 @@ class Disk:
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         return os.pwrite(fd, data, position)
+
+    def pwritev(self, fd: int, parts: Sequence[bytes], position: int) -> int:
+        return os.pwritev(fd, parts, position)
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
@@ -102,18 +105,22 @@ def storage(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except NotADirectoryError as error:
+        in_the_way = next((above for above in (path, *path.parents) if above.is_file()), path)
         raise ConfigError(
-            f"{error.filename or path} is not a directory, so there is no log in it",
+            f"{in_the_way} is not a directory, so there is no log in it",
             fix="name the directory of a log, or one that is not there yet",
         ) from error
     except OSError as error:
         raise storage_error(action, path, error) from error
 
 
-def write_all(disk: Disk, fd: int, data: bytes, position: int) -> None:
-    """Writes all of `data`: the kernel may take less at a time, most of all just before a disk is full."""
-    left = memoryview(data)
+def write_all(disk: Disk, fd: int, parts: Sequence[bytes], position: int) -> None:
+    """Writes all parts, one after the other: the kernel may take less at a time, most of all just before a disk is full."""
+    written = disk.pwritev(fd, parts, position)
+    if written == sum(map(len, parts)):
+        return
+    left = memoryview(b"".join(parts))[written:]
     while left:
-        written = disk.pwrite(fd, left, position)
         position += written
+        written = disk.pwrite(fd, left, position)
         left = left[written:]

@@ -9,7 +9,7 @@
     +-------------+----------+-----------------+-------+
 
 Crash story: rows are written after their batch was acknowledged, and not synced. Rows that are lost, torn or wrong end the
-index where they stand (checksum, growing positions), and a row that is used must point at a batch with its offset;
+index where they stand (checksum, growing positions), and the last good one must point at a batch with its offset;
 otherwise the index counts as empty. Behind the last good row the segment's headers are read, which is all that is lost.
 """
 

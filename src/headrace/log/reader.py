@@ -94,7 +94,7 @@ class PartitionReader:
             if left_s <= 0:
                 return False
             time.sleep(min(pause_s, left_s))
-            pause_s = min(pause_s * 1.1, _LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 1.02, _LONGEST_PAUSE_S)
 
     def offset_at(self, time_ms: int) -> int:
         """The first offset whose entry has this time or a later one; the end of the log when there is none."""

@@ -29,6 +29,7 @@ HEADER = struct.Struct("<4sIQQQqI")
 _ROW = struct.Struct("<IIq")
 _CRC_FROM = 8
 _CRC = struct.Struct("<4sI")
+_MOST_PARTS = 500
 
 
 class Header(NamedTuple):
@@ -56,8 +57,8 @@ class Batch(NamedTuple):
     at: int
 
 
-def encode(entries: Sequence[Entry], base_offset: int, epoch: int) -> bytes:
-    """The bytes of a batch of at least one entry."""
+def encode(entries: Sequence[Entry], base_offset: int, epoch: int) -> list[bytes]:
+    """The bytes of a batch of at least one entry, in parts, so that large values are not copied together."""
     rows: list[bytes] = []
     parts: list[bytes] = []
     try:
@@ -69,12 +70,15 @@ def encode(entries: Sequence[Entry], base_offset: int, epoch: int) -> bytes:
             f"entry {len(rows)} of an append does not fit the log: {error}",
             fix="keep keys and values below 4 GiB each and times within 64 bits; split the entry",
         ) from error
-    body = b"".join(rows + parts)
+    if len(parts) > _MOST_PARTS:
+        parts = [b"".join(parts)]
     max_time_ms = max(entry.time_ms for entry in entries)
-    length = HEADER.size + len(body)
-    header = HEADER.pack(MAGIC, 0, length, base_offset, epoch, max_time_ms, len(entries))
-    crc32 = zlib.crc32(body, zlib.crc32(header[_CRC_FROM:]))
-    return _CRC.pack(MAGIC, crc32) + header[_CRC_FROM:] + body
+    length = HEADER.size + len(entries) * _ROW.size + sum(map(len, parts))
+    head = HEADER.pack(MAGIC, 0, length, base_offset, epoch, max_time_ms, len(entries)) + b"".join(rows)
+    crc32 = zlib.crc32(head[_CRC_FROM:])
+    for part in parts:
+        crc32 = zlib.crc32(part, crc32)
+    return [_CRC.pack(MAGIC, crc32) + head[_CRC_FROM:], *parts]
 
 
 def header_at(chunk: bytes, at: int) -> Header:

@@ -61,13 +61,14 @@ class PartitionWriter:
         base_offset = self._end.next_offset
         if not entries:
             return Span(base_offset, base_offset)
-        data = encode(entries, base_offset, self._end.epoch)
+        parts = encode(entries, base_offset, self._end.epoch)
+        batch_bytes = sum(map(len, parts))
         time_ms = max(entry.time_ms for entry in entries)
         self._in_doubt = True
-        active = self._room_for(len(data), time_ms)
-        self._commit(active, data, base_offset + len(entries))
+        active = self._room_for(batch_bytes, time_ms)
+        self._commit(active, parts, active.position + batch_bytes, base_offset + len(entries))
         active.index.note(base_offset, active.position, time_ms)
-        active.position += len(data)
+        active.position += batch_bytes
         self._in_doubt = False
         return Span(base_offset, base_offset + len(entries))
 
@@ -129,12 +130,12 @@ class PartitionWriter:
     def _activate(self, file: OpenFile, base: int, position: int) -> _Active:
         return _Active(file, base, position, IndexWriter(self._disk, file, base, position))
 
-    def _commit(self, active: _Active, data: bytes, next_offset: int) -> None:
+    def _commit(self, active: _Active, parts: Sequence[bytes], position: int, next_offset: int) -> None:
         """Makes a batch durable, then visible; takes it away again when the disk refuses."""
-        end = replace(self._end, segment=active.base, position=active.position + len(data), next_offset=next_offset)
+        end = replace(self._end, segment=active.base, position=position, next_offset=next_offset)
         try:
             with storage("append to", active.file.path):
-                write_all(self._disk, active.file.fd, data, active.position)
+                write_all(self._disk, active.file.fd, parts, active.position)
                 self._disk.fdatasync(active.file.fd)
                 self._ownership.require()
                 self._publish(end)

@@ -47,15 +47,18 @@ class Delivered:
     commits: int = 0
     delay_ms: list[float] = field(default_factory=list)
     """From append to the log until visible in the target, of the newest commits (at most 10,000)."""
+    committed_ms: float = 0.0
+    """When the newest commit was visible, milliseconds since 1970 UTC."""
     retries: int = 0
     problem: str = ""
     """The message of the outage that is being waited out, empty while all is well."""
 
-    def committed(self, position: Position, rows: Counter[str], delay_ms: float) -> None:
+    def committed(self, position: Position, rows: Counter[str], appended_at_ms: int, now_ms: float) -> None:
         self.position = position
         self.rows.update(rows)
         self.commits += 1
-        self.delay_ms.append(delay_ms)
+        self.committed_ms = now_ms
+        self.delay_ms.append(now_ms - appended_at_ms)
         del self.delay_ms[:-10_000]
 
 
@@ -243,8 +246,7 @@ class Follower:
         self._sink.commit(mark)
         self._gathered.mark = None
         self._committed_at = self._clock()
-        delay_ms = time.time() * 1000 - self._gathered.mark_appended_at_ms
-        self.delivered.committed(mark, self._written, delay_ms)
+        self.delivered.committed(mark, self._written, self._gathered.mark_appended_at_ms, time.time() * 1000)
         self._written = Counter()
 
     def _patience_s(self) -> float:

@@ -293,6 +293,7 @@ def _delivery_figures(delivered: Delivered) -> Json:
     return {
         "rows": dict(delivered.rows),
         "commits": delivered.commits,
+        "committed_ms": delivered.committed_ms,
         "retries": delivered.retries,
         "problem": delivered.problem,
         "delay_p50_ms": delays[len(delays) // 2] if delays else None,

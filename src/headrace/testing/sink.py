@@ -12,6 +12,7 @@ What a store cannot do it declares in its capabilities, and the tests go by them
 from __future__ import annotations
 
 import random
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +26,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import ConfigError
-from headrace.retry import retrying
+from headrace.errors import ConfigError, RetryableError
+from headrace.retry import Backoff
 from headrace.sinks.base import Position, Sink
 from headrace.ums.change import ChangeBatch, Clear, empty_batch
 from headrace.ums.schema import SYSTEM_FIELDS, Column, Namespace, TableSchema
@@ -463,7 +464,17 @@ def _prepare_once(open_sink: OpenSink, table: TableSchema) -> None:
         with closing(open_sink()) as sink:
             sink.prepare(table)
 
-    retrying(attempt, give_up_after_s=30)
+    retried(attempt)
+
+
+def retried(action: Callable[[], None]) -> None:
+    """Repeats the action as long as its store says that it may."""
+    backoff = Backoff(give_up_after_s=60)
+    while True:
+        try:
+            return action()
+        except RetryableError as error:
+            time.sleep(backoff.failed(error))
 
 
 def _scan_table(open_sink: OpenSink, table: TableSchema) -> pa.Table:

@@ -36,6 +36,7 @@ _PREFIX = struct.Struct("<4sI")
 MARK_KEY = b"~mark"
 
 INSERT, UPDATE, DELETE = "i", "u", "d"
+_DELETE = pa.scalar(DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ def empty_batch(table: TableSchema) -> ChangeBatch:
 
 def is_delete(batch: pa.RecordBatch) -> pa.BooleanArray:
     """Per row whether it is a delete."""
-    return pc.equal(batch.column(OP), pa.scalar(DELETE))
+    return pc.equal(batch.column(OP), _DELETE)
 
 
 def user_columns(batch: pa.RecordBatch) -> list[str]:

@@ -113,14 +113,17 @@ _HOLDS: dict[str, pa.DataType] = {
     "datetime(6)": pa.timestamp("us"),
     "time(6)": pa.duration("us"),
 }
-_DESCRIBE = f"""
-SELECT c.column_name, c.column_type, c.is_nullable = 'YES', c.column_default, k.ordinal_position
-FROM information_schema.columns c
-LEFT JOIN information_schema.key_column_usage k
-  ON k.table_schema = c.table_schema AND k.table_name = c.table_name AND k.column_name = c.column_name
-  AND k.constraint_name = 'PRIMARY'
-WHERE c.table_schema = {PARAMETER} AND c.table_name = {PARAMETER} ORDER BY c.ordinal_position
-"""
+_HERE = (
+    f"table_schema = {PARAMETER} AND table_name = {PARAMETER}"  # by value: a join would open every table of the server
+)
+_COLUMNS = (
+    "SELECT column_name, column_type, is_nullable = 'YES', column_default "
+    f"FROM information_schema.columns WHERE {_HERE} ORDER BY ordinal_position"
+)
+_KEY = (
+    "SELECT column_name FROM information_schema.statistics "
+    f"WHERE {_HERE} AND index_name = 'PRIMARY' ORDER BY seq_in_index"
+)
 
 
 class MySql(Dialect):
@@ -230,12 +233,12 @@ class MySql(Dialect):
         return f"({literal})" if declared.startswith("long") else literal
 
     def describe(self, target: Target) -> StoredTable | None:
-        rows = self.run(_DESCRIBE, [(self.schema, target.name)])
+        here = [(self.schema, target.name)]
+        rows = self.run(_COLUMNS, here)
         if not rows:
             return None
         columns = tuple(StoredColumn(row[0], row[1], bool(row[2]), self._default(row[3])) for row in rows)
-        key = sorted((row for row in rows if row[4] is not None), key=lambda row: row[4])
-        return StoredTable(columns, tuple(row[0] for row in key))
+        return StoredTable(columns, tuple(row[0] for row in self.run(_KEY, here)))
 
     def _default(self, catalog: str | None) -> str | None:
         """MariaDB's catalog has SQL text, MySQL's has the value."""

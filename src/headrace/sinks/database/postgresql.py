@@ -1,4 +1,4 @@
-"""PostgreSQL 12 and later, through psycopg 3.
+"""PostgreSQL 14 and later, through psycopg 3.
 
 Few rows go as one prepared INSERT over arrays (one round trip, one plan whatever the number of rows), many rows as COPY into a
 temporary table and one INSERT … SELECT. All values travel as text and are cast by the server to the type of the target column.
@@ -32,7 +32,7 @@ from headrace.sinks.database.dialect import (
 from headrace.sinks.values import Array, join, to_text
 from headrace.ums.schema import ID, Column
 
-COPY_FROM_ROWS = 200
+COPY_FROM_ROWS = 50
 """From so many rows on COPY is faster than arrays (bench/results/database_sink.md)."""
 
 _NAME_BYTES = 63
@@ -118,6 +118,7 @@ class PostgreSql(Dialect):
         super().__init__(address, schema)
         self._connection: psycopg.Connection[Row] | None = None
         self._staging: dict[Destination, str] = {}
+        self._staged: set[str] = set()  # staging tables with rows, which the commit removes
 
     def open(self) -> None:
         if self._connection is not None:
@@ -155,10 +156,12 @@ class PostgreSql(Dialect):
 
     def commit(self) -> None:
         self._open.commit()
+        self._staged.clear()
 
     def rollback(self) -> None:
         if self._connection is not None and not self._connection.closed:
             self._connection.rollback()
+            self._staged.clear()
             self._staging = {}  # temporary tables made in the transaction are gone with it
 
     def run(self, sql: str, rows: Sequence[Row] | None = None) -> list[Row]:
@@ -259,10 +262,12 @@ class PostgreSql(Dialect):
         # Strings are quoted and nulls are empty: what PostgreSQL's CSV takes for '' and NULL.
         csv.write_csv(rows, text, csv.WriteOptions(include_header=False, quoting_style="needed"))
         with self._open.cursor() as cursor:
+            if staging in self._staged:
+                cursor.execute(f"TRUNCATE {staging}".encode())
+            self._staged.add(staging)
             with cursor.copy(f"COPY {staging} FROM STDIN (FORMAT csv)".encode()) as copy:
                 copy.write(memoryview(text.getvalue()))
             cursor.execute((self._upsert_sql(to, staging) + self._on_conflict(to)).encode())
-            cursor.execute(f"TRUNCATE {staging}".encode())  # the next write may come before the commit
 
     def _upsert_sql(self, to: Destination, rows: str) -> str:
         names = ", ".join(map(self.quote, to.names))

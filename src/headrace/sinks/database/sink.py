@@ -19,7 +19,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from headrace.errors import ConfigError, DataError, HeadraceError
 from headrace.model import Component, StoreUrl
@@ -27,7 +27,7 @@ from headrace.sinks.base import Capabilities, Position, Sink
 from headrace.sinks.database import tombstones
 from headrace.sinks.database.dialect import ACTIVE, PARAMETER, SYSTEM_COLUMNS, Destination, Target
 from headrace.sinks.database.evolve import prepare
-from headrace.sinks.database.url import dialect_of
+from headrace.sinks.database.url import dialect_of, parse
 from headrace.sinks.values import Array, from_values, to_text
 from headrace.ums.change import ChangeBatch, Clear, is_delete, user_columns
 from headrace.ums.schema import ID, TS, Namespace, TableSchema
@@ -52,14 +52,30 @@ class DatabaseConfig(Component):
     batch_rows: int = Field(default=5000, ge=1)
     """How many rows are gathered before they are sent; a commit sends what is there."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)  # the URL has a password
+
     @field_validator("url")
     @classmethod
     def _known_store(cls, url: str) -> str:
         try:
-            dialect_of(url, None)
+            parse(url)
         except ConfigError as error:
             raise ValueError(f"{error.message}; {error.fix}") from error
         return url
+
+    @field_validator("table")
+    @classmethod
+    def _naming_pattern(cls, table: str) -> str:
+        try:
+            fields = {name for _, name, _, _ in Formatter().parse(table) if name is not None}
+        except ValueError:
+            fields = {"{"}
+        if fields - {"type", "source", "schema", "table"} or not table:
+            raise ValueError(
+                f"'{table}' is no naming pattern; "
+                "use {type}, {source}, {schema}, {table} and plain text, for instance '{schema}_{table}'"
+            )
+        return table
 
 
 class DatabaseSink(Sink):
@@ -70,7 +86,6 @@ class DatabaseSink(Sink):
 
     def __init__(self, config: DatabaseConfig, flow: str) -> None:
         self._config = config
-        self._check_pattern()
         self._dialect = dialect_of(config.url, config.db_schema)
         self._destinations: dict[Namespace, Destination] = {}
         self._newest: dict[str, TableSchema] = {}
@@ -149,17 +164,6 @@ class DatabaseSink(Sink):
         self._pending_rows = 0
 
     # --- tables
-
-    def _check_pattern(self) -> None:
-        try:
-            fields = {name for _, name, _, _ in Formatter().parse(self._config.table) if name is not None}
-        except ValueError:
-            fields = {"{"}
-        if fields - {"type", "source", "schema", "table"} or not self._config.table:
-            raise ConfigError(
-                f"`table: {self._config.table}` is no naming pattern",
-                fix="use {type}, {source}, {schema}, {table} and plain text, for instance '{schema}_{table}'",
-            )
 
     def _with_key(self, table: TableSchema) -> TableSchema:
         if table.key:

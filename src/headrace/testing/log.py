@@ -1,0 +1,188 @@
+"""What every log must do. A log passes by subclassing `LogConformance` with its own `open_log`::
+
+    class TestMyLog(LogConformance):
+        @pytest.fixture
+        def open_log(self, tmp_path):
+            return lambda: MyLog(MyLog.Config(path=tmp_path))
+
+Each call of `open_log()` gives one more instance on the same storage, as another process would have it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace.errors import HeadraceError, RetryableError
+from headrace.log.base import Entry, Log, Record, Span, last, offset_at
+
+OpenLog = Callable[[], Log]
+_LATE_S = 30.0
+_EVERYTHING = Span(0, 1 << 60)
+
+
+def entry(value: bytes, key: bytes = b"k", time_ms: int = 1_000) -> Entry:
+    return Entry(key, value, time_ms)
+
+
+def values(records: list[Record]) -> list[bytes]:
+    return [bytes(record.entry.value) for record in records]
+
+
+class LogConformance:
+    """The rules of `headrace.log.base.Log`, one test each."""
+
+    @pytest.fixture
+    def open_log(self) -> OpenLog:
+        raise NotImplementedError("a conformance class has a fixture open_log")
+
+    def test_opening_and_closing_an_unused_log_is_harmless(self, open_log: OpenLog) -> None:
+        log = open_log()
+        log.close()
+        log.close()
+
+    def test_unknown_topic_is_empty(self, open_log: OpenLog) -> None:
+        log = open_log()
+        assert dict(log.spans("nothing")) == {}
+        assert list(log.read("nothing", 0, _EVERYTHING)) == []
+        assert not log.wait("nothing", 0, 0, 0.0)
+        assert last(log, "nothing", 0, b"k") is None
+
+    def test_offsets_start_at_zero_and_have_no_gaps(self, open_log: OpenLog) -> None:
+        log = open_log()
+        assert log.append("t", 0, [entry(b"a"), entry(b"b")]) == Span(0, 2)
+        assert log.append("t", 0, [entry(b"c")]) == Span(2, 3)
+        assert [record.offset for record in log.read("t", 0, _EVERYTHING)] == [0, 1, 2]
+        log.close()
+
+    def test_appending_nothing_changes_nothing(self, open_log: OpenLog) -> None:
+        log = open_log()
+        log.append("t", 0, [entry(b"a")])
+        assert log.append("t", 0, []) == Span(1, 1)
+        assert dict(log.spans("t")) == {0: Span(0, 1)}
+        log.close()
+
+    def test_entries_come_back_as_they_were(self, open_log: OpenLog) -> None:
+        log = open_log()
+        written = [Entry(b"", b"", 0), Entry(b"\x00\xff", bytes(range(256)) * 5000, 1 << 40), Entry(b"k", b"", -1)]
+        log.append("t", 0, written)
+        assert [record.entry for record in log.read("t", 0, _EVERYTHING)] == written
+        log.close()
+
+    def test_any_span_is_readable_again_and_again(self, open_log: OpenLog) -> None:
+        log = open_log()
+        for number in range(10):
+            log.append("t", 0, [entry(b"%d-%d" % (number, part)) for part in range(3)])
+        everything = values(list(log.read("t", 0, _EVERYTHING)))
+        for start in range(30):
+            for stop in (start, start + 1, start + 4, 30, 99):
+                assert values(list(log.read("t", 0, Span(start, stop)))) == everything[start:stop]
+        log.close()
+
+    def test_an_iterator_may_be_left_in_the_middle(self, open_log: OpenLog) -> None:
+        log = open_log()
+        log.append("t", 0, [entry(b"%d" % number) for number in range(5)])
+        assert next(log.read("t", 0, _EVERYTHING)).entry.value == b"0"
+        assert values(list(log.read("t", 0, Span(1, 3)))) == [b"1", b"2"]
+        log.close()
+
+    def test_topics_and_partitions_are_apart(self, open_log: OpenLog) -> None:
+        log = open_log()
+        log.append("t", 0, [entry(b"t0")])
+        log.append("t", 3, [entry(b"t3"), entry(b"t3")])
+        log.append("mysql.db1/ü %2F", 0, [entry(b"other")])
+        assert dict(log.spans("t")) == {0: Span(0, 1), 3: Span(0, 2)}
+        assert values(list(log.read("mysql.db1/ü %2F", 0, _EVERYTHING))) == [b"other"]
+        log.close()
+
+    def test_another_instance_sees_what_was_appended(self, open_log: OpenLog) -> None:
+        writer, reader = open_log(), open_log()
+        for number in range(20):
+            span = writer.append("t", 0, [entry(b"%d" % number)])
+            assert dict(reader.spans("t")) == {0: Span(0, span.stop)}
+            assert values(list(reader.read("t", 0, span))) == [b"%d" % number]
+        writer.close()
+        assert len(list(reader.read("t", 0, _EVERYTHING))) == 20
+        reader.close()
+
+    def test_the_log_goes_on_after_reopening(self, open_log: OpenLog) -> None:
+        for number in range(5):
+            log = open_log()
+            assert log.append("t", 0, [entry(b"%d" % number)]) == Span(number, number + 1)
+            log.close()
+        reader = open_log()
+        assert values(list(reader.read("t", 0, _EVERYTHING))) == [b"0", b"1", b"2", b"3", b"4"]
+        reader.close()
+
+    def test_a_second_writer_is_refused_until_the_first_has_closed(self, open_log: OpenLog) -> None:
+        first, second = open_log(), open_log()
+        first.append("t", 0, [entry(b"first")])
+        with pytest.raises(RetryableError):
+            second.append("t", 0, [entry(b"refused")])
+        first.append("t", 0, [entry(b"still first")])
+        first.close()
+        assert second.append("t", 0, [entry(b"second")]) == Span(2, 3)
+        second.close()
+
+    def test_wait_sees_an_append(self, open_log: OpenLog) -> None:
+        writer, reader = open_log(), open_log()
+        assert not reader.wait("t", 0, 0, 0.001)
+        appended = threading.Timer(0.02, writer.append, ("t", 0, [entry(b"a")]))
+        appended.start()
+        assert reader.wait("t", 0, 0, _LATE_S)
+        assert values(list(reader.read("t", 0, _EVERYTHING))) == [b"a"]
+        assert not reader.wait("t", 0, 1, 0.001)
+        appended.join()
+        writer.close()
+        reader.close()
+
+    def test_a_follower_misses_nothing(self, open_log: OpenLog) -> None:
+        writer, reader = open_log(), open_log()
+
+        def write() -> None:
+            for number in range(200):
+                writer.append("t", 0, [entry(b"%d" % number), entry(b"x" * number)])
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        got: list[Record] = []
+        give_up_at = time.monotonic() + _LATE_S
+        while len(got) < 400 and time.monotonic() < give_up_at:
+            if reader.wait("t", 0, len(got), 1.0):
+                got += reader.read("t", 0, Span(len(got), 1 << 60))
+        thread.join()
+        assert [record.offset for record in got] == list(range(400))
+        assert values(got[::2]) == [b"%d" % number for number in range(200)]
+        writer.close()
+        reader.close()
+
+    def test_last_finds_the_newest_entry_of_a_key(self, open_log: OpenLog) -> None:
+        log = open_log()
+        log.append("t", 0, [entry(b"old", key=b"~mark"), entry(b"new", key=b"~mark")])
+        for _ in range(10):
+            log.append("t", 0, [entry(b"data") for _ in range(50)])
+        found = last(log, "t", 0, b"~mark")
+        assert found is not None
+        assert (found.offset, found.entry.value) == (1, b"new")
+        assert last(log, "t", 0, b"no such key") is None
+        log.close()
+
+    def test_offset_at_finds_the_first_entry_of_a_time(self, open_log: OpenLog) -> None:
+        log = open_log()
+        times_ms = [100, 200, 150, 300, 300, 250, 400]
+        for time_ms in times_ms:
+            log.append("t", 0, [entry(b"v", time_ms=time_ms)])
+        for wanted_ms in (0, 100, 101, 250, 300, 301, 400, 401):
+            expected = next((at for at, time_ms in enumerate(times_ms) if time_ms >= wanted_ms), len(times_ms))
+            assert offset_at(log, "t", 0, wanted_ms) == expected
+        log.close()
+
+    def test_an_impossible_topic_has_a_clear_message(self, open_log: OpenLog) -> None:
+        log = open_log()
+        with pytest.raises(HeadraceError) as raised:
+            log.append("", 0, [entry(b"a")])
+        assert raised.value.fix
+        log.close()
