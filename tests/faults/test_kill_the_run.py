@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.lake.commit import Lake
+from headrace.lake.commit import Manifest
 from tests.flows import compare
 from tests.flows.command import headrace, kill_group, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop
@@ -80,7 +80,7 @@ def assert_same(mariadb: MariaDb, database: str, directory: Path) -> None:
 def lake_ids(lake: Path) -> list[tuple[str, int]]:
     """(namespace, id) of every change in the files that the lake's commits list."""
     found = []
-    for file in Lake(lake).files():
+    for file in Manifest.open(lake).files():
         found += [
             (file.namespace, id_) for id_ in pq.read_table(lake / file.path, columns=["_ums_id_"]).column(0).to_pylist()
         ]

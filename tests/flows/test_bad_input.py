@@ -143,10 +143,10 @@ def small_disk(path: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", path], check=True)
 
 
-@pytest.mark.parametrize("where", ["log", "lake"])
-def test_full_disk_and_on_after_it_has_space(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(("where", "size"), [("log", "400k"), ("lake", "100k")])
+def test_full_disk_and_on_after_it_has_space(tmp_path: Path, where: str, size: str) -> None:
     flow = shop_copy(tmp_path)
-    with small_disk(tmp_path / where, "400k") as disk:
+    with small_disk(tmp_path / where, size) as disk:
         assert_clear(headrace("run", flow, "--until-idle"), 1, "No space left on device", "free space")
         subprocess.run(["mount", "-o", "remount,size=500m", disk], check=True)
         run_until_idle(flow)

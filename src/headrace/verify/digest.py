@@ -107,9 +107,7 @@ def _cast_parts(values: Array, to: pa.DataType, first_row: int, misfits: dict[in
 
 
 def _nulls(count: int, kind: pa.DataType) -> Array:
-    null: Any = pa.scalar(None, kind)
-    nulls: Array = pa.repeat(null, count)
-    return nulls
+    return pa.array([None] * count, kind)
 
 
 def _cast(values: Array, to: pa.DataType) -> Array:
