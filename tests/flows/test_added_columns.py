@@ -105,7 +105,7 @@ def recorded(server: MariaDb, database: str, history: History) -> tuple[TableSch
                 described = TableSchema(Namespace("mysql", "db", database, "t"), tuple(columns), item.table.key)
                 table = history.table(described, item.data.column(ID)[0].as_py())
             elif item.schema == database:
-                ddl = Ddl(item.schema, item.sql, item.id, TIME_S * 10**6 + TIME_US, "+02:00")
+                ddl = Ddl(item.schema, item.sql, item.id, item.ts_us, item.started_us, item.time_zone)
                 notices = history.statement(ddl)
                 assert {notice.kind for notice in notices} <= {NoticeKind.COLUMN_FILLED}, notices
                 filled += [notice.column for notice in notices]
@@ -151,7 +151,7 @@ def alter_all(connection: pymysql.Connection[Any], statements: list[str], pick: 
         cursor.execute("INSERT INTO t (id) VALUES (100000)")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_old_rows_have_what_the_history_says(mariadb: MariaDb, tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)
     forms = pick.sample(KNOWN, len(KNOWN))

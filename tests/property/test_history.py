@@ -167,3 +167,88 @@ def test_reading_again_from_anywhere_gives_the_same_answers(log: list[Rows | Ddl
                 found = final.at("shop", "t", entry.id)
                 assert found is not None
                 assert found.namespace == once[entry.id].namespace
+
+
+_PIECES = st.sampled_from(
+    [
+        "ALTER",
+        "TABLE",
+        "t",
+        "ADD",
+        "COLUMN",
+        "(",
+        ")",
+        ",",
+        "DROP",
+        "CHANGE",
+        "RENAME",
+        "TO",
+        "IF",
+        "NOT",
+        "EXISTS",
+        "NULL",
+        "DEFAULT",
+        "CURRENT_TIMESTAMP",
+        "INT",
+        "ENUM",
+        "BIT",
+        "DECIMAL",
+        "DATE",
+        "TIME",
+        "DATETIME",
+        "YEAR",
+        "UUID",
+        "INET6",
+        "BINARY",
+        "SET",
+        "VARCHAR",
+        "TRUNCATE",
+        "PARTITION",
+        "--",
+        "/*",
+        "*/",
+        "/*!",
+        "#",
+        "'",
+        '"',
+        "`",
+        "x'4'",
+        "x'41'",
+        "b'1'",
+        "0x",
+        "1",
+        "-1",
+        "1.5e9",
+        "9999999999",
+        ".",
+        "\\",
+        "''",
+        "'a'",
+        "'2024-13-45'",
+        "'99:99'",
+        "`t`",
+        "shop",
+        "FIRST",
+        "AFTER",
+        "COMMENT",
+        "STATEMENT",
+        "FOR",
+        "AS",
+        "AUTO_INCREMENT",
+        ";",
+        "=",
+        "@",
+        "é",
+        "\x00",
+    ]
+)
+
+
+@given(pieces=st.lists(_PIECES, max_size=25) | st.lists(st.text(max_size=5), max_size=10), prefix=st.booleans())
+def test_no_statement_whatever_its_text_stops_the_capture(pieces: list[str], prefix: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        history = empty(directory)
+        table = TableSchema(Namespace("mysql", "db1", "shop", "t"), (Column("id", pa.int64(), "bigint"),), ("id",))
+        history.table(table, 1)
+        sql = ("ALTER TABLE t ADD c " if prefix else "") + " ".join(pieces)
+        history.statement(Ddl("shop", sql, 2, 0, 0, "UTC"))

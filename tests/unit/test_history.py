@@ -91,6 +91,16 @@ def test_an_added_column_has_the_statement_s_default(tmp_path: Path) -> None:
     assert [column.initial_default for column in later.columns] == [None, "3", None, "é", None, None]
 
 
+def test_current_timestamp_is_the_statement_s_start_in_the_session_s_zone(tmp_path: Path) -> None:
+    history = fresh(tmp_path)
+    sql = "ALTER TABLE orders ADD a DATETIME(3) DEFAULT NOW(3), ADD b TIMESTAMP DEFAULT CURRENT_TIMESTAMP, ADD c DATE DEFAULT '2024-1-5'"
+    assert history.statement(Ddl("shop", sql, 200, 0, 1772445600_123456, "Asia/Shanghai")) == []
+    columns = [(name, pa.utf8(), "") for name in "abc"]
+    table = history.table(replace(ORDERS, columns=(*ORDERS.columns, *(Column(*column) for column in columns))), 300)
+    defaults = [column.initial_default for column in table.columns[2:]]
+    assert defaults == ["2026-03-02 18:00:00.123", "2026-03-02 10:00:00", "2024-01-05"]
+
+
 def test_a_statement_behind_a_saved_position_is_remembered(tmp_path: Path) -> None:
     history = fresh(tmp_path)
     told(history, "ALTER TABLE orders ADD COLUMN size INT DEFAULT 3")
@@ -148,9 +158,11 @@ def test_two_columns_that_change_names(tmp_path: Path) -> None:
         ("ALTER TABLE orders DROP name, ADD name INT DEFAULT 4", [("column replaced", "orders", "name")]),
         ("ALTER TABLE orders ADD u CHAR(36) DEFAULT (uuid())", [("column filled", "orders", "u")]),
         ("ALTER TABLE orders ADD n INT AUTO_INCREMENT UNIQUE", [("column filled", "orders", "n")]),
+        ("ALTER TABLE orders ADD n DECIMAL(x,y) NOT NULL, ADD e ENUM NOT NULL", [("column filled", "orders", "n"), ("column filled", "orders", "e")]),
+        ("ALTER TABLE orders ADD p POINT NOT NULL", [("column filled", "orders", "p")]),
         ("ALTER TABLE other ADD n INT AUTO_INCREMENT UNIQUE", []),
         ("ALTER TABLE orders ADD at DATETIME DEFAULT CURRENT_TIMESTAMP", [("column filled", "orders", "at")]),
-        ("ALTER TABLE orders ADD at TIMESTAMP DEFAULT CURRENT_TIMESTAMP", []),
+        ("ALTER TABLE orders ADD at TIMESTAMP DEFAULT CURRENT_TIMESTAMP", [("column filled", "orders", "at")]),
         ("ALTER TABLE orders FROBNICATE COLUMN name", [("not read", "orders", "")]),
         ("ALTER TABLE orders ADD COLUMN 'a", [("not read", "orders", "")]),
         ("MUTATE TABLE orders", [("not read", "orders", "")]),

@@ -308,6 +308,8 @@ impl Decoder {
             offset: self.place.offset,
             id: self.place.id(self.place.offset)?,
             ts_us: self.transaction.ts_us.unwrap_or(header.ts_us()),
+            started_us: header.ts_us() + i64::from(query.micros),
+            time_zone: query.time_zone.clone(),
         };
         self.advance_commit_ts(header);
         self.pending.add_ddl(ddl)

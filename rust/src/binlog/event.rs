@@ -170,6 +170,10 @@ impl Format {
 pub struct Query {
     pub schema: String,
     pub sql: String,
+    /// The session's time zone; the server writes it when the statement's effect depends on it.
+    pub time_zone: Option<String>,
+    /// The fraction of the second at which the statement began; written when the statement used it.
+    pub micros: u32,
 }
 
 impl Query {
@@ -178,34 +182,66 @@ impl Query {
         let schema_bytes = usize::from(body.u8()?);
         body.skip(2)?;
         let status_bytes = usize::from(body.u16()?);
-        let charset = client_charset(Cursor::new(body.bytes(status_bytes)?));
+        let mut status = Status::default();
+        // What stands behind a variable that is not known cannot be read, and need not be.
+        let _ = status.read(Cursor::new(body.bytes(status_bytes)?));
         let schema = String::from_utf8_lossy(body.bytes(schema_bytes)?).into_owned();
         body.skip(1)?;
-        Ok(Self { schema, sql: charset.decode_lossy(body.rest()) })
+        let charset = status.charset.unwrap_or(Charset::Utf8 { max_bytes: 4 });
+        Ok(Self { schema, sql: charset.decode_lossy(body.rest()), time_zone: status.time_zone, micros: status.micros })
     }
 }
 
-/// The character set that the statement is written in, out of the status variables.
-fn client_charset(mut status: Cursor<'_>) -> Charset {
-    const UTF8: Charset = Charset::Utf8 { max_bytes: 4 };
-    let mut find = || -> Read<Charset> {
-        loop {
+/// What the status variables say of the session: a code and a value of a length that only the code tells, again and again.
+#[derive(Default)]
+struct Status {
+    /// The character set that the statement is written in.
+    charset: Option<Charset>,
+    time_zone: Option<String>,
+    micros: u32,
+}
+
+impl Status {
+    fn read(&mut self, mut status: Cursor<'_>) -> Read<()> {
+        while !status.is_empty() {
             match status.u8()? {
-                0 | 3 => status.skip(4)?,
-                1 => status.skip(8)?,
+                0 | 3 | 10 => status.skip(4)?,
+                1 | 9 | 17 | 129 => status.skip(8)?,
                 2 => {
                     status.prefixed::<1>()?;
                     status.skip(1)?;
                 }
-                5 | 6 => {
+                4 => {
+                    self.charset = Charset::of_collation(u64::from(status.u16()?));
+                    status.skip(4)?;
+                }
+                5 => self.time_zone = Some(String::from_utf8_lossy(status.prefixed::<1>()?).into_owned()),
+                6 => {
                     status.prefixed::<1>()?;
                 }
-                4 => return Ok(Charset::of_collation(u64::from(status.u16()?)).unwrap_or(UTF8)),
-                _ => return Ok(UTF8),
+                7 | 8 | 18 | 130 => status.skip(2)?,
+                11 => {
+                    status.prefixed::<1>()?;
+                    status.prefixed::<1>()?;
+                }
+                12 => Self::skip_schemas(&mut status)?,
+                13 | 128 => self.micros = status.u24()?,
+                16 | 19 | 20 => status.skip(1)?,
+                _ => break,
             }
         }
-    };
-    find().unwrap_or(UTF8)
+        Ok(())
+    }
+
+    /// The names of the schemas that the statement changes, each with a zero behind it; none when they are too many.
+    fn skip_schemas(status: &mut Cursor<'_>) -> Read<()> {
+        const TOO_MANY: u8 = 254;
+        let count = status.u8()?;
+        for _ in 0..if count == TOO_MANY { 0 } else { count } {
+            while status.u8()? != 0 {}
+        }
+        Ok(())
+    }
 }
 
 pub struct Rotate {
@@ -350,6 +386,26 @@ mod tests {
         assert_eq!(tagged.to_string(), "3e11fa47-71ca-11e1-9e33-c80aa9429562:blue:23");
         assert_eq!(Gtid::MariaDb { domain: 0, server: 10, sequence: 7 }.to_string(), "0-10-7");
         assert_eq!(Gtid::None.to_string(), "");
+    }
+
+    #[test]
+    fn what_a_query_says_of_its_session() {
+        let mut status = vec![0, 1, 2, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 6, 3];
+        status.extend(b"std");
+        status.extend([4, 45, 0, 45, 0, 8, 0, 5, 6]);
+        status.extend(b"+02:00");
+        status.extend([12, 2, b'a', 0, b'b', 0, 128, 0x40, 0xe2, 1, 200, 13, 0, 0, 0]);
+        let mut body = vec![0; 8];
+        body.push(1);
+        body.extend([0, 0]);
+        body.extend(u16::try_from(status.len()).unwrap_or(0).to_le_bytes());
+        body.extend(&status);
+        body.extend(b"s\0ALTER");
+        let query = Query::read(Cursor::new(&body)).ok();
+        let told = query.map(|query| (query.schema, query.sql, query.time_zone, query.micros));
+        assert_eq!(told, Some(("s".to_owned(), "ALTER".to_owned(), Some("+02:00".to_owned()), 123_456)));
+        body.truncate(30);
+        assert!(Query::read(Cursor::new(&body)).is_err());
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Ddl {
     pub offset: u64,
     pub id: i64,
     pub ts_us: i64,
+    /// When the statement began at the server: what `CURRENT_TIMESTAMP` is in it.
+    pub started_us: i64,
+    pub time_zone: Option<String>,
 }
 
 pub enum Item {

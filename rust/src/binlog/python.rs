@@ -164,6 +164,8 @@ pub struct Ddl {
     offset: u64,
     id: i64,
     ts_us: i64,
+    started_us: i64,
+    time_zone: Option<String>,
 }
 
 impl From<pending::Ddl> for Ddl {
@@ -175,6 +177,8 @@ impl From<pending::Ddl> for Ddl {
             offset: ddl.offset,
             id: ddl.id,
             ts_us: ddl.ts_us,
+            started_us: ddl.started_us,
+            time_zone: ddl.time_zone,
         }
     }
 }

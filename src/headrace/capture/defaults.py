@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from ipaddress import IPv4Address, IPv6Address
 from zoneinfo import ZoneInfo
 
-from headrace.capture.ddl import ColumnDefinition, Ddl, Token
+from headrace.capture.ddl import ColumnDefinition, Ddl
+from headrace.capture.tokens import Token
 
 
 class UnknownDefaultError(Exception):
@@ -49,19 +50,18 @@ def initial_default(column: ColumnDefinition, ddl: Ddl) -> str | None:
     """What old rows have in a column that `ddl` adds; None is NULL. UnknownDefaultError when it cannot be told."""
     if column.computed:
         raise UnknownDefaultError
-    place = _Place(column, ddl)
+    try:
+        return _given(_Place(column, ddl))
+    except (ValueError, ArithmeticError, LookupError) as error:
+        raise UnknownDefaultError from error
+
+
+def _given(place: _Place) -> str | None:
+    column = place.column
     if column.default is None:
         return None if column.nullable else _implicit(place)
     value = _literal(list(column.default))
-    if value.kind == "null":
-        return None
-    convert = _CONVERSIONS.get(column.type)
-    if convert is None:
-        raise UnknownDefaultError
-    try:
-        return convert(value, place)
-    except (ValueError, InvalidOperation, OverflowError, LookupError) as error:
-        raise UnknownDefaultError from error
+    return None if value.kind == "null" else _CONVERSIONS[column.type](value, place)
 
 
 # --- literals
@@ -188,9 +188,11 @@ def _zone(name: str | None) -> tzinfo:
 
 
 def _now(value: _Value, place: _Place, zone: tzinfo) -> tuple[list[int], str]:
-    moment = datetime.fromtimestamp(place.ddl.ts_us // 1_000_000, UTC).astimezone(zone)
-    micros = f"{place.ddl.ts_us % 1_000_000:06}"
-    return list(moment.timetuple()[:6]), micros[: int(value.text or 0)]
+    if place.ddl.started_us is None:
+        raise UnknownDefaultError
+    seconds, micros = divmod(place.ddl.started_us, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC).astimezone(zone)
+    return list(moment.timetuple()[:6]), f"{micros:06}"[: int(value.text or 0)]
 
 
 def _moment(value: _Value, place: _Place) -> tuple[list[int], str]:
@@ -392,8 +394,6 @@ def _implicit(place: _Place) -> str:
     fixed = {"UUID": "00000000-0000-0000-0000-000000000000", "INET4": "0.0.0.0", "INET6": "::"}  # noqa: S104
     if kind in fixed:
         return fixed[kind]
-    convert = _CONVERSIONS.get(kind)
-    if convert is None:
-        raise UnknownDefaultError
+    convert = _CONVERSIONS[kind]
     zero = _Value("text") if convert in (_text, _char, _blob, _set) else _Value("number", "0")
     return convert(zero, place)

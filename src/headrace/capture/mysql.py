@@ -220,7 +220,8 @@ class _Gatherer:
             if isinstance(item, Rows):
                 changes.append(self._batch(item))
                 continue
-            for notice in self._history.statement(Statement(item.schema, item.sql, item.id, item.ts_us)):
+            statement = Statement(item.schema, item.sql, item.id, item.ts_us, item.started_us, item.time_zone)
+            for notice in self._history.statement(statement):
                 changes += self._clear(notice)
                 notices += _spoken(notice, item)
         self._history.save()

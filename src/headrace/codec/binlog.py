@@ -85,6 +85,10 @@ class Ddl:
     offset: int
     id: int
     ts_us: int
+    started_us: int
+    """When the statement began at the server: what CURRENT_TIMESTAMP is in it."""
+    time_zone: str | None
+    """The session's, where the log has it: the server writes it when the statement's effect depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,8 @@ class BinlogReader:
 
     def _item(self, item: _native.RowBatch | _native.Ddl) -> Rows | Ddl:
         if isinstance(item, _native.Ddl):
-            return Ddl(item.schema, item.sql, item.file, item.offset, item.id, item.ts_us)
+            session = (item.started_us, item.time_zone)
+            return Ddl(item.schema, item.sql, item.file, item.offset, item.id, item.ts_us, *session)
         table = self._tables.get(item.table)
         if table is None:
             table = self._tables[item.table] = TableInfo.parse(self._decoder.table(item.table))
