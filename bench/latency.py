@@ -61,7 +61,7 @@ def main() -> None:
             )
     peers = "Peers on such a machine (500 changes/s, p50 / p99 ms): Debezium -> Kafka -> PostgreSQL 10.6 / 30.0, Flink CDC -> PostgreSQL 33 / 61, SeaTunnel 169 / 397."
     write_results(
-        "latency", [*lines, "", f"{RATE} changes/s for {SECONDS} s, one target at a time, epochs of 30 s.", "", peers]
+        "latency", [*lines, "", f"{RATE} changes/s for {SECONDS} s, one target at a time, epochs of 60 s.", "", peers]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from headrace.log.base import Span
 from headrace.log.directory import DirectoryLog
 from headrace.ums.change import ChangeBatch, read_block
 from tests.flows import compare
-from tests.flows.command import headrace, run_until_idle
+from tests.flows.command import headrace, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgresql import PostgreSql
@@ -164,6 +165,25 @@ def test_columns_are_dropped_and_renamed_on_the_way(mariadb: MariaDb, database: 
     run_until_idle(write_flow(tmp_path, mariadb, database, more=more))
     assert compare.sqlite_target_rows(tmp_path / "crm.db", "people", ["id", "full_name"]) == [("1", "Ada")]
     assert b"pin" not in (tmp_path / "crm.db").read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_well_and_the_next_goes_on(
+    mariadb: MariaDb, database: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
+    flow = write_flow(tmp_path, mariadb, database)
+    with running(flow) as process:
+        wait_for(tmp_path / "mart.db", process)
+        mariadb.execute("INSERT INTO t VALUES (3)", database=database)
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 0
+    said = (tmp_path / "run.log").read_text()
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+    mariadb.execute("INSERT INTO t VALUES (4)", database=database)
+    run_until_idle(flow)
+    assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id"]) == [("1",), ("2",), ("3",), ("4",)]
 
 
 def test_capture_alone_needs_no_spark(mariadb: MariaDb, database: str, tmp_path: Path) -> None:

@@ -40,14 +40,15 @@ def run(pipelines: Sequence[PipelineSpec], *, until_idle: bool, progress: Progre
     directories = [RunDirectory(each.directory) for each in runs]
     for directory in directories:
         directory.create()
-    with _stop_on_signal(directories):
-        session = start_session(sum(len(tasks_of(each)) for each in runs) + 1, runs[0].directory)
-        try:
+    session = start_session(sum(len(tasks_of(each)) for each in runs) + 1, runs[0].directory)
+    try:
+        # After the session: Spark sets a handler of its own, which cancels tasks in their middle.
+        with _stop_on_signal(directories):
             session.dataSource.register(EpochDataSource)
             queries = [_start(session, each) for each in runs]
             _watch(list(zip(queries, directories, strict=True)), progress)
-        finally:
-            session.stop()
+    finally:
+        session.stop()
 
 
 def _start(session: SparkSession, spec: Run) -> StreamingQuery:
