@@ -37,17 +37,11 @@ pub fn digest_rows(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u128> {
 
 /// Takes the batch over through the Arrow C data interface; nothing is copied.
 fn import(batch: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
-    let pair = batch
-        .call_method0("__arrow_c_array__")?
-        .cast_into::<PyTuple>()?;
+    let pair = batch.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
     let schema = pair.get_item(0)?.cast_into::<PyCapsule>()?;
     let array = pair.get_item(1)?.cast_into::<PyCapsule>()?;
-    let schema = schema
-        .pointer_checked(Some(c"arrow_schema"))?
-        .cast::<FFI_ArrowSchema>();
-    let array = array
-        .pointer_checked(Some(c"arrow_array"))?
-        .cast::<FFI_ArrowArray>();
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
     // Safety: the capsules' names say what they point to, both live as long as `pair`, and moving the array out leaves an empty
     // one behind, so that it is released once.
     unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) }
@@ -59,9 +53,7 @@ fn digest(rows: &ArrayData) -> Result<u128, String> {
     for column in rows.child_data() {
         take_in(&column.slice(rows.offset(), rows.len()), &mut states)?;
     }
-    Ok(states.iter().fold(0, |sum: u128, [a, b]| {
-        sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b))
-    }))
+    Ok(states.iter().fold(0, |sum: u128, [a, b]| sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b))))
 }
 
 fn take_in(column: &ArrayData, states: &mut [Row]) -> Result<(), String> {
@@ -75,15 +67,9 @@ fn take_in(column: &ArrayData, states: &mut [Row]) -> Result<(), String> {
         }
         DataType::Utf8 | DataType::Binary => variable::<i32>(column, states)?,
         DataType::LargeUtf8 | DataType::LargeBinary => variable::<i64>(column, states)?,
-        DataType::FixedSizeBinary(width) => fixed(
-            column,
-            states,
-            usize::try_from(*width).map_err(|e| e.to_string())?,
-        )?,
+        DataType::FixedSizeBinary(width) => fixed(column, states, usize::try_from(*width).map_err(|e| e.to_string())?)?,
         other => {
-            let width = other
-                .primitive_width()
-                .ok_or_else(|| format!("no digest of a column of type {other}"))?;
+            let width = other.primitive_width().ok_or_else(|| format!("no digest of a column of type {other}"))?;
             fixed(column, states, width)?;
         }
     }
@@ -91,12 +77,7 @@ fn take_in(column: &ArrayData, states: &mut [Row]) -> Result<(), String> {
 }
 
 /// Takes one value into each row's state, or null where the column has none.
-fn each<V>(
-    column: &ArrayData,
-    states: &mut [Row],
-    values: impl Iterator<Item = V>,
-    present: impl Fn(&mut Row, V),
-) {
+fn each<V>(column: &ArrayData, states: &mut [Row], values: impl Iterator<Item = V>, present: impl Fn(&mut Row, V)) {
     match column.nulls() {
         None => {
             for (row, value) in states.iter_mut().zip(values) {
@@ -129,12 +110,7 @@ fn fixed(column: &ArrayData, states: &mut [Row], width: usize) -> Result<(), Str
         8 => each(column, states, bytes.as_chunks().0.iter(), |row, v| {
             absorb(row, u64::from_le_bytes(*v));
         }),
-        _ => each(
-            column,
-            states,
-            bytes.chunks_exact(width.max(1)),
-            absorb_bytes,
-        ),
+        _ => each(column, states, bytes.chunks_exact(width.max(1)), absorb_bytes),
     }
     Ok(())
 }
@@ -143,19 +119,10 @@ fn variable<O: OffsetSizeTrait>(column: &ArrayData, states: &mut [Row]) -> Resul
     if states.is_empty() {
         return Ok(());
     }
-    let offsets = column
-        .buffer::<O>(0)
-        .get(..=states.len())
-        .ok_or("a column's offsets are too few")?;
-    let bytes = column
-        .buffers()
-        .get(1)
-        .map(Buffer::as_slice)
-        .unwrap_or_default();
+    let offsets = column.buffer::<O>(0).get(..=states.len()).ok_or("a column's offsets are too few")?;
+    let bytes = column.buffers().get(1).map(Buffer::as_slice).unwrap_or_default();
     let values = offsets.windows(2).map(|pair| match pair {
-        [from, to] => bytes
-            .get(from.as_usize()..to.as_usize())
-            .unwrap_or_default(),
+        [from, to] => bytes.get(from.as_usize()..to.as_usize()).unwrap_or_default(),
         _ => &[],
     });
     each(column, states, values, |row, value| {
@@ -171,12 +138,7 @@ fn absorb_bytes(row: &mut Row, bytes: &[u8]) {
         absorb(row, u64::from_le_bytes(*word));
     }
     if !rest.is_empty() {
-        absorb(
-            row,
-            rest.iter()
-                .rev()
-                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-        );
+        absorb(row, rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
     }
 }
 
