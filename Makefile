@@ -10,13 +10,13 @@ demo: build  ## the main job on a recorded shop: capture -> log -> Spark -> lake
 	$(BIN)/headrace demo
 
 test: build servers lint test-rust  ## everything that CI runs
-	$(BIN)/pytest -m "not long"
+	$(BIN)/pytest
 
 test-fast: build  ## below three minutes: no servers, no Spark
 	$(BIN)/pytest tests/unit tests/property tests/golden
 
 test-long: build servers  ## the full number of histories, kills and soaks
-	HEADRACE_LONG=1 $(BIN)/pytest --timeout 7200
+	HEADRACE_HISTORIES=10000 HEADRACE_KILLS=100 $(BIN)/pytest --timeout 7200
 
 build: $(STAMPS)/native
 

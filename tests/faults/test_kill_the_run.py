@@ -18,7 +18,7 @@ from tests.flows.command import headrace, kill_group, run_until_idle, running, w
 from tests.flows.shop import TABLES, Shop
 from tests.servers.mariadb import MariaDb
 
-ROUNDS = 20
+ROUNDS = int(os.environ.get("HEADRACE_KILLS", "20"))
 CRASH_POINTS = ["epoch.started", "epoch.working", "epoch.finished", "epoch.recorded"]
 FLOW = """\
 source: {{type: mysql, name: db1, host: "{server.host}", port: {server.port}, user: "{server.user}",
@@ -87,7 +87,7 @@ def lake_ids(lake: Path) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(max(900, 45 * ROUNDS))
 def test_killed_twenty_times_at_random(mariadb: MariaDb, database: str, flow: Path) -> None:
     seed = int(os.environ.get("HEADRACE_SEED", random.randrange(2**32)))
     print(f"HEADRACE_SEED={seed}")

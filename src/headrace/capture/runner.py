@@ -17,6 +17,7 @@ from headrace.log.base import Entry, Log, last
 from headrace.retry import Backoff
 from headrace.ums.change import MARK_KEY, Mark, read_block
 
+_NOTICES_KEPT = 100
 PARTITION = 0
 """One partition per source keeps the order of the source."""
 
@@ -90,5 +91,6 @@ def _append(log: Log, topic: str, event: Event, captured: Captured) -> None:
     for change in event.changes:
         captured.rows[str(change.table.namespace)] += len(change)
     captured.notices += event.notices
+    del captured.notices[:-_NOTICES_KEPT]
     if event.mark is not None:
         captured.mark = event.mark

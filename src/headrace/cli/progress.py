@@ -35,20 +35,31 @@ def shown_progress(*, as_json: bool) -> Iterator[Progress]:
 
 
 class _View:
-    def __init__(self) -> None:
+    def __init__(self, console: Console) -> None:
         self.newest: dict[str, Json] = {}
         self._began = time.monotonic()
+        self._console = console
+        self._said: set[str] = set()
 
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._began
+
+    def say(self, reports: dict[str, Json]) -> None:
+        """Outages and notices, each once."""
+        told = [f"waiting: {text}" for text in _problems(reports) if text]
+        told += [f"notice: {text}" for figures in reports.values() for text in figures.get("notices", [])]
+        for text in told:
+            if text not in self._said:
+                self._console.print(f"headrace: {text}", highlight=False, soft_wrap=True, markup=False)
+        self._said = set(told)
 
 
 class _Live(_View):
     """Redraws a table in place."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__()
+        super().__init__(console)
         self._live = Live(console=console, refresh_per_second=4)
 
     def __enter__(self) -> None:
@@ -60,6 +71,7 @@ class _Live(_View):
 
     def show(self, reports: dict[str, Json]) -> None:
         self.newest = reports
+        self.say(reports)
         self._live.update(_table(reports, self.elapsed_s))
 
 
@@ -67,11 +79,9 @@ class _Lines(_View):
     """Writes a line every ten seconds, and at once when a target or source goes away."""
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
-        super().__init__()
-        self._console = console
+        super().__init__(console)
         self._quiet = quiet
         self._line_at = 0.0
-        self._problems: set[str] = set()
 
     def __enter__(self) -> None: ...
 
@@ -79,12 +89,9 @@ class _Lines(_View):
 
     def show(self, reports: dict[str, Json]) -> None:
         self.newest = reports
+        self.say(reports)
         if self._quiet:
             return
-        problems = {text for text in _problems(reports) if text}
-        for text in sorted(problems - self._problems):
-            self._console.print(f"headrace: waiting: {text}", highlight=False, soft_wrap=True)
-        self._problems = problems
         if reports and time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + _LINE_EVERY_S
             counts = ", ".join(f"{name} {rows:,}" for name, rows, _ in _rows(reports))

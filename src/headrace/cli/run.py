@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from headrace.capture.runner import Captured
 from headrace.flow.load import load
 from headrace.flow.spec import PipelineSpec
 
@@ -44,8 +45,16 @@ def capture(file: Path, until_idle: bool) -> None:
     pipeline = load(file)
     from headrace.stream.tasks import capture_all  # noqa: PLC0415 - Arrow loads only when it is needed
 
+    said: set[str] = set()
+
+    def say(captured: Captured) -> None:
+        for notice in captured.notices:
+            if notice not in said:
+                said.add(notice)
+                click.echo(f"headrace: notice: {notice}", err=True)
+
     with _stopped_by_signals() as stop:
-        captured = capture_all(pipeline, over=stop.is_set, until_idle=until_idle)
+        captured = capture_all(pipeline, over=stop.is_set, until_idle=until_idle, progress=say)
     for name, rows in captured.items():
         click.echo(f"{name}: {rows:,} changes captured", err=True)
 

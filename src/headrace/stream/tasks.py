@@ -193,16 +193,18 @@ def tasks_of(run: Run) -> list[Task]:
     return [*capturing, *delivering]
 
 
-def capture_all(pipeline: PipelineSpec, *, over: Callable[[], bool], until_idle: bool) -> dict[str, int]:
+def capture_all(
+    pipeline: PipelineSpec, *, over: Callable[[], bool], until_idle: bool, progress: Callable[[Captured], None]
+) -> dict[str, int]:
     """Captures all sources of a pipeline in this process, a thread each, until `over()`; changes captured per source.
 
-    The first error of a source ends the others at a whole transaction and is raised.
+    `progress` is called, from several threads, after each append. The first error of a source ends the others at a whole transaction and is raised.
     """
     failed = threading.Event()
     with ThreadPoolExecutor(len(pipeline.source), thread_name_prefix="capture") as pool:
         running = {
             source.name: pool.submit(
-                _capture_alone, source, pipeline, lambda: failed.is_set() or over(), until_idle=until_idle
+                _capture_alone, source, pipeline, lambda: failed.is_set() or over(), until_idle, progress
             )
             for source in pipeline.source
         }
@@ -213,13 +215,17 @@ def capture_all(pipeline: PipelineSpec, *, over: Callable[[], bool], until_idle:
 
 
 def _capture_alone(
-    config: SourceConfig, pipeline: PipelineSpec, over: Callable[[], bool], *, until_idle: bool
+    config: SourceConfig,
+    pipeline: PipelineSpec,
+    over: Callable[[], bool],
+    until_idle: bool,
+    progress: Callable[[Captured], None],
 ) -> Captured:
     log, source = open_log(pipeline), open_source(config, pipeline)
     backoff = Backoff(pipeline.give_up_after)
     try:
         return run_capture(
-            source, log, config.name, over=over, until_idle=until_idle, backoff=backoff, progress=lambda _: None
+            source, log, config.name, over=over, until_idle=until_idle, backoff=backoff, progress=progress
         )
     finally:
         source.close()
@@ -284,7 +290,7 @@ def _capture_figures(captured: Captured) -> Json:
         "end_offset": captured.end_offset,
         "position": captured.mark.position if captured.mark else None,
         "commit_ts_us": captured.mark.commit_ts_us if captured.mark else None,
-        "notices": captured.notices[-100:],
+        "notices": captured.notices,
     }
 
 
