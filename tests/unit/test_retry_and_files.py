@@ -104,7 +104,7 @@ def test_a_run_directory_carries_errors_figures_and_stops(tmp_path: Path) -> Non
     run = RunDirectory(tmp_path / "runs" / "a")
     run.create()
     clock = Clock()
-    until = Until(run, 30, clock)
+    until = Until(run, 1, 30, clock)
     assert not until.over()
     run.report("capture-db1", {"rows": 3})
     run.source_is_captured("db1", 17)
@@ -121,7 +121,7 @@ def test_an_epoch_is_over_when_its_time_has_passed(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "a")
     run.create()
     clock = Clock()
-    until = Until(run, 30, clock)
+    until = Until(run, 1, 30, clock)
     clock.now += 29.9
     assert not until.over()
     clock.now += 0.2

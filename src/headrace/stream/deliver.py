@@ -145,13 +145,12 @@ class Follower:
 
     def _follow(self, over: Callable[[], bool], idle: Callable[[int], bool], backoff: Backoff) -> None:
         offset = self._open()
-        backoff.worked()
-        self.delivered.problem = ""
         while True:
             offset = self._take_what_is_there(offset, over)
             ending = not self._gathered.open and (over() or idle(offset))
-            if ending or self._commit_is_due():
-                self._commit()
+            if (ending or self._commit_is_due()) and self._commit():
+                backoff.worked()
+                self.delivered.problem = ""
             if ending:
                 return
             self._log.wait(self._topic, self._partition, offset, self._patience_s())
@@ -238,16 +237,18 @@ class Follower:
         waited_s = self._clock() - self._committed_at
         return self._gathered.mark is not None and waited_s >= self._sink.commit_interval_s
 
-    def _commit(self) -> None:
+    def _commit(self) -> bool:
+        """Makes what is complete visible up to its mark; False when nothing is."""
         mark = self._gathered.mark
         if mark is None:
-            return
+            return False
         self._write(self._gathered.take_complete())
         self._sink.commit(mark)
         self._gathered.mark = None
         self._committed_at = self._clock()
         self.delivered.committed(mark, self._written, self._gathered.mark_appended_at_ms, time.time() * 1000)
         self._written = Counter()
+        return True
 
     def _patience_s(self) -> float:
         """How long to wait for more: until the next commit is due, but never so long that a stop goes unnoticed."""

@@ -58,7 +58,7 @@ def run_epoch(run: Run, task: Task, epoch: int) -> Json:
     crash_point("epoch.started")
     began_ms = time.time_ns() // 1_000_000
     try:
-        state, message = task.work(last.state if last else {}, Until(directory, run.pipeline.epoch))
+        state, message = task.work(last.state if last else {}, Until(directory, epoch, run.pipeline.epoch))
         crash_point("epoch.finished")
         times = {"began_ms": began_ms, "ended_ms": time.time_ns() // 1_000_000}
         ended = ledger.end(Ended(epoch, state, {**message, **times}))

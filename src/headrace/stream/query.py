@@ -20,6 +20,7 @@ from headrace.errors import FatalError, HeadraceError
 from headrace.files import replace_file
 from headrace.flow.spec import PipelineSpec
 from headrace.stream.epoch import FORMAT, EpochDataSource
+from headrace.stream.figures import Figures
 from headrace.stream.rundir import RunDirectory
 from headrace.stream.session import start_session
 from headrace.stream.tasks import Run, tasks_of
@@ -45,17 +46,21 @@ def run(pipelines: Sequence[PipelineSpec], *, until_idle: bool, progress: Progre
         # After the session: Spark sets a handler of its own, which cancels tasks in their middle.
         with _stop_on_signal(directories):
             session.dataSource.register(EpochDataSource)
-            queries = [_start(session, each) for each in runs]
-            _watch(list(zip(queries, directories, strict=True)), progress)
+            figures = Figures()
+            queries = [_start(session, each, figures) for each in runs]
+            _watch(list(zip(queries, directories, strict=True)), figures, progress)
     finally:
         session.stop()
 
 
-def _start(session: SparkSession, spec: Run) -> StreamingQuery:
+def _start(session: SparkSession, spec: Run, figures: Figures) -> StreamingQuery:
     expected = len(tasks_of(spec))
 
     def record(messages: DataFrame, epoch: int) -> None:
-        rows = {row.task: json.loads(row.message) for row in messages.collect()}
+        found = messages.collect()
+        rows = {row.task: json.loads(row.message) for row in found}
+        for row in found:
+            figures.finished(row.task, row.epoch, rows[row.task])
         replace_file(spec.pipeline.state / "last_epoch.json", json.dumps({"epoch": epoch, "tasks": rows}).encode())
         if spec.until_idle and len(rows) == expected and all(message["idle"] for message in rows.values()):
             RunDirectory(spec.directory).request_stop()
@@ -65,10 +70,10 @@ def _start(session: SparkSession, spec: Run) -> StreamingQuery:
     return epochs.writeStream.foreachBatch(record).option("checkpointLocation", checkpoint).start()
 
 
-def _watch(queries: Sequence[tuple[StreamingQuery, RunDirectory]], progress: Progress) -> None:
+def _watch(queries: Sequence[tuple[StreamingQuery, RunDirectory]], figures: Figures, progress: Progress) -> None:
     """Waits for the end of a run: a failure, or stop requests that the epochs in progress have honoured."""
     while any(query.isActive for query, _ in queries):
-        progress(_reports(queries))
+        progress(figures.now(_reports(queries)))
         for query, directory in queries:
             if query.exception() is not None:
                 for _, other in queries:
@@ -77,7 +82,7 @@ def _watch(queries: Sequence[tuple[StreamingQuery, RunDirectory]], progress: Pro
             if query.isActive and directory.stop_requested() and not query.status["isTriggerActive"]:
                 query.stop()
         time.sleep(_LOOK_EVERY_S)
-    progress(_reports(queries))
+    progress(figures.now(_reports(queries)))
     errors: list[HeadraceError] = [error for _, directory in queries for error in directory.errors().values()]
     errors = errors or [_spark_error(query, directory) for query, directory in queries if query.exception() is not None]
     if errors:

@@ -75,7 +75,10 @@ class RunDirectory:
 class Until:
     """When an epoch is over: its time has passed, or a stop was requested. Cheap to ask in a loop."""
 
-    def __init__(self, run: RunDirectory, epoch_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run: RunDirectory, epoch: int, epoch_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.epoch = epoch
         self._run = run
         self._clock = clock
         self._deadline = clock() + epoch_s

@@ -74,7 +74,7 @@ class CaptureTask:
         def progress(captured: Captured) -> None:
             crash_point("epoch.working")
             if throttle.is_due():
-                directory.report(self.name, _capture_figures(captured))
+                directory.report(self.name, {"epoch": until.epoch, **_capture_figures(captured)})
 
         log = open_log(self._run.pipeline)
         source = open_source(self._config, self._run.pipeline)
@@ -93,7 +93,7 @@ class CaptureTask:
             log.close()
         if captured.caught_up and self._run.until_idle:
             directory.source_is_captured(self._source_name, captured.end_offset)
-        directory.report(self.name, _capture_figures(captured))
+        directory.report(self.name, {"epoch": until.epoch, **_capture_figures(captured)})
         return {"failing_since_s": backoff.failing_since_s}, {**_capture_figures(captured), "idle": captured.caught_up}
 
 
@@ -113,7 +113,8 @@ class DeliverTask:
             thread.start()
         while any(thread.is_alive() for thread in threads):
             threads[0].join(_PROGRESS_EVERY_S) if threads[0].is_alive() else time.sleep(_PROGRESS_EVERY_S / 5)
-            directory.report(self.name, {"flows": {thread.flow.name: thread.figures() for thread in threads}})
+            figures = {thread.flow.name: thread.figures() for thread in threads}
+            directory.report(self.name, {"epoch": until.epoch, "flows": figures})
             crash_point("epoch.working")
         for thread in threads:
             if thread.error is not None:
