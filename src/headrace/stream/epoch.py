@@ -49,11 +49,11 @@ Json = dict[str, Any]
 
 
 def run_epoch(run: Run, task: Task, epoch: int) -> Json:
-    """Runs one epoch of a task, or hands out what the ledger has of it; returns its message for the driver."""
+    """Runs one epoch of a task, or hands out (marked `again`) what the ledger has of it; returns its message for the driver."""
     ledger = Ledger(run.pipeline.state / "epochs" / task.name)
     last = ledger.newest()
     if last is not None and epoch <= last.epoch:
-        return {**last.message, "idle": False}
+        return {**last.message, "idle": False, "again": True}
     directory = RunDirectory(run.directory)
     crash_point("epoch.started")
     began_ms = time.time_ns() // 1_000_000

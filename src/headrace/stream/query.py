@@ -60,7 +60,8 @@ def _start(session: SparkSession, spec: Run, figures: Figures) -> StreamingQuery
         found = messages.collect()
         rows = {row.task: json.loads(row.message) for row in found}
         for row in found:
-            figures.finished(row.task, row.epoch, rows[row.task])
+            if not rows[row.task].get("again"):
+                figures.finished(row.task, row.epoch, rows[row.task])
         replace_file(spec.pipeline.state / "last_epoch.json", json.dumps({"epoch": epoch, "tasks": rows}).encode())
         if spec.until_idle and len(rows) == expected and all(message["idle"] for message in rows.values()):
             RunDirectory(spec.directory).request_stop()
