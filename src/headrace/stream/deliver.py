@@ -24,7 +24,7 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import RetryableError
+from headrace.errors import FatalError, RetryableError
 from headrace.flow.shape import Shaper
 from headrace.log.base import Log, Record, Span
 from headrace.retry import Backoff
@@ -35,6 +35,7 @@ from headrace.ums.schema import ID, TableSchema
 _GATHER_BYTES = 32 << 20
 _GATHER_ROWS = 65_536
 _WAIT_S = 0.05
+_REST_S = 2.0
 
 
 @dataclass(slots=True)
@@ -145,15 +146,25 @@ class Follower:
 
     def _follow(self, over: Callable[[], bool], idle: Callable[[int], bool], backoff: Backoff) -> None:
         offset = self._open()
+        arrived_at = self._clock()
         while True:
-            offset = self._take_what_is_there(offset, over)
-            ending = not self._gathered.open and (over() or idle(offset))
+            before, offset = offset, self._take_what_is_there(offset, over)
+            arrived_at = self._clock() if offset > before else arrived_at
+            # The rest of an open transaction is waited for only while it keeps coming: capture may have died in it, and what has
+            # taken its place may start only when this epoch is over. It is then read again from the mark before.
+            whole = not self._in_transaction or self._clock() - arrived_at >= _REST_S
+            ending = whole and (over() or idle(offset))
             if (ending or self._commit_is_due()) and self._commit():
                 backoff.worked()
                 self.delivered.problem = ""
             if ending:
                 return
             self._log.wait(self._topic, self._partition, offset, self._patience_s())
+
+    @property
+    def _in_transaction(self) -> bool:
+        """Changes were read, perhaps written, whose mark has not come."""
+        return bool(self._gathered.open) or (self._gathered.mark is None and bool(self._written))
 
     def _open(self) -> int:
         """Forgets what an earlier attempt gathered; returns the offset to read on from."""
@@ -164,10 +175,29 @@ class Follower:
         self._committed_at = self._clock()
         position = self._sink.position(self._topic, self._partition) or self.delivered.position
         self.delivered.position = position
-        if position is not None:
-            return position.offset
-        spans = self._log.spans(self._topic)
-        return spans[self._partition].start if self._partition in spans else 0
+        span = self._log.spans(self._topic).get(self._partition, Span(0, 0))
+        if position is None:
+            return span.start
+        self._must_be_the_same_log(position, span)
+        return position.offset
+
+    def _must_be_the_same_log(self, position: Position, span: Span) -> None:
+        """FatalError when the mark at which the position was taken is not in the log: another log has taken its place.
+
+        Reading on at that offset would skip or repeat changes without a word.
+        """
+        if position.offset == span.start > 0:
+            return  # retention has taken the mark, and nothing behind it
+        if position.offset <= span.stop:
+            for record in self._log.read(self._topic, self._partition, Span(position.offset - 1, position.offset)):
+                found = read_block(record.entry.value) if record.entry.key == MARK_KEY else None
+                if isinstance(found, Mark) and found.id == position.id:
+                    return
+        raise FatalError(
+            f"the target has been delivered up to offset {position.offset} of topic {self._topic}, but this log ends at"
+            f" {span.stop} or has something else there: it is not the log that the flow has been reading",
+            fix="bring the log back; or give the flow a new name and the target a new place, to deliver everything anew",
+        )
 
     def _take_what_is_there(self, offset: int, over: Callable[[], bool]) -> int:
         span = self._log.spans(self._topic).get(self._partition)
@@ -176,7 +206,7 @@ class Follower:
         for record in self._log.read(self._topic, self._partition, Span(offset, span.stop)):
             self._take(record)
             offset = record.offset + 1
-            if self._gathered.mark is not None and not self._gathered.open and over():
+            if not self._in_transaction and over():
                 break
         return offset
 
