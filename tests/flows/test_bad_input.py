@@ -109,12 +109,35 @@ def test_truncated_binlog(tmp_path: Path) -> None:
     first = min(tmp_path.glob("binlog.0*"))
     whole = first.read_bytes()
     first.write_bytes(whole[: len(whole) * 2 // 3])
-    assert_clear(headrace("run", flow, "--until-idle"), 1, first.name, "cut off", "copy the file again")
+    assert_clear(headrace("run", flow, "--until-idle"), 1, first.name, "ends in the middle of", "from the server again")
     first.write_bytes(whole)
     run_until_idle(flow)
     assert as_of(tmp_path / "lake", "mysql.db1.shop.orders").num_rows == len(
         (SHOP / "expected" / "orders.jsonl").read_text().splitlines()
     )
+
+
+def test_the_newest_file_cut_off_at_every_third(tmp_path: Path) -> None:
+    """What is whole arrives, what is cut is told and arrives when its rest does."""
+    flow = shop_copy(tmp_path)
+    last = max(tmp_path.glob("binlog.0*"))
+    whole = last.read_bytes()
+    for third in (1, 2):
+        last.write_bytes(whole[: len(whole) * third // 3])
+        result = headrace("capture", flow, "--until-idle")
+        assert result.code == 0, result.err
+        assert f"{last.name} ends in the middle of a transaction" in result.err
+    last.write_bytes(whole)
+    run_until_idle(flow)
+    assert as_of(tmp_path / "lake", "mysql.db1.shop.orders").num_rows == len(
+        (SHOP / "expected" / "orders.jsonl").read_text().splitlines()
+    )
+
+
+def test_a_missing_file_in_between(tmp_path: Path) -> None:
+    flow = shop_copy(tmp_path)
+    sorted(tmp_path.glob("binlog.0*"))[1].unlink()
+    assert_clear(headrace("capture", flow, "--until-idle"), 1, "binlog files are missing", "copy the missing files")
 
 
 def test_damaged_binlog(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.capture.replica import BinlogPosition
-from headrace.errors import ConfigError, CorruptError, SourceError, storage_error
+from headrace.errors import ConfigError, SourceError, storage_error
 
 MAGIC = b"\xfebin"
 _CHUNK_BYTES = 8 << 20
@@ -41,8 +41,15 @@ class BinlogFiles:
         names = self._names()
         if name not in names:
             raise self._gone(name)
-        following = names.index(name) + 1
-        return names[following] if following < len(names) else None
+        at = names.index(name) + 1
+        if at == len(names):
+            return None
+        if _number(names[at]) != _number(name) + 1:
+            raise SourceError(
+                f"between {name} and {names[at]} binlog files are missing in {self._pattern.parent}",
+                fix="copy the missing files there; capture then goes on with the next one",
+            )
+        return names[at]
 
     def head(self, name: str) -> bytes:
         """The first bytes of a file, its format description among them."""
@@ -63,16 +70,6 @@ class BinlogFiles:
         chunk = self._read(position.file, position.offset, len(self._buffer))
         self._full_at = position if len(chunk) == len(self._buffer) else None
         return chunk
-
-    def must_end_here(self, position: BinlogPosition) -> None:
-        """CorruptError when a file that is followed by another has bytes behind its last whole event."""
-        path = self._path(position.file)
-        left = path.stat().st_size - position.offset
-        if left > 0:
-            raise CorruptError(
-                f"{path} is cut off: {left} bytes at offset {position.offset} are not a whole event",
-                fix="copy the file again from the server; capture then goes on at this offset",
-            )
 
     def _read(self, name: str, offset: int, count: int) -> memoryview:
         path = self._path(name)
@@ -97,4 +94,8 @@ class BinlogFiles:
 
     def _names(self) -> list[str]:
         found = [path.name for path in self._pattern.parent.glob(self._pattern.name) if path.suffix[1:].isdecimal()]
-        return sorted(found, key=lambda name: int(name.rpartition(".")[2]))
+        return sorted(found, key=_number)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])

@@ -125,7 +125,7 @@ class MySqlSource:
         files = BinlogFiles(pattern)
         position = _position_of(start) or self._first_of_files(files)
         gatherer = _Gatherer(self._config, self._history(), start, network=False)
-        gatherer.go_to(position, head=files.head(position.file) if position.offset > len(MAGIC) else b"")
+        gatherer.go_to(position, files.head(position.file))
         while True:
             used = gatherer.feed(files.read(position))
             position = BinlogPosition(position.file, position.offset + used)
@@ -134,13 +134,38 @@ class MySqlSource:
             if used:
                 continue
             following = files.after(position.file)
-            yield gatherer.event(caught_up=following is None)
-            if following is None:
+            if following is not None:
+                gatherer.finish()
+                yield gatherer.event()
+                position = BinlogPosition(following, len(MAGIC))
+                gatherer.go_to(position)
+            elif gatherer.is_whole:
+                yield gatherer.event(caught_up=True)
                 time.sleep(_WAIT_S)
-                continue
-            files.must_end_here(position)
-            position = BinlogPosition(following, len(MAGIC))
-            gatherer.go_to(position)
+            else:
+                yield from self._up_to_the_cut(files, gatherer, position.file)
+                position = gatherer.position_in(position.file)
+                time.sleep(_WAIT_S)
+
+    def _up_to_the_cut(self, files: BinlogFiles, gatherer: _Gatherer, file: str) -> Iterator[Event]:
+        """The newest file ends within a transaction, as it does while it is written or when its copy is cut off.
+
+        What was gathered mixes whole transactions with the unfinished one, so it is read again from the last mark, one
+        transaction at a time; what is unfinished stays in the file.
+        """
+        head = files.head(file)
+        position = gatherer.position_in(file)
+        gatherer.go_to(position, head)
+        while (used := gatherer.feed(files.read(position), one_transaction=True)) and gatherer.is_whole:
+            position = BinlogPosition(file, position.offset + used)
+            yield gatherer.event()
+        position = gatherer.position_in(file)
+        gatherer.go_to(position, head)
+        told = (
+            f"{file} ends in the middle of a transaction that begins at {position.offset}: it is captured when its rest is there"
+            " (if the file is a copy, copy it again)"
+        )
+        yield replace(gatherer.event(caught_up=True), notices=(told,))
 
     def _follow_server(self, start: Mark | None) -> Iterator[Event]:
         replica = self._connect()
@@ -194,22 +219,39 @@ class _Gatherer:
         self._described: dict[int, TableSchema] = {}
 
     def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
-        """Decodes from `position` on; `head` is the beginning of its file when `position` is not where that starts."""
+        """Decodes from `position` on; of a recorded file `head` is the beginning, needed in its middle."""
         if self._mark is None:
             self._mark = Mark(self._source, _json(position), _id(position), 0)
+        head = head if position.offset > len(MAGIC) else b""
         self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
 
-    def feed(self, data: memoryview) -> int:
-        """Decodes `data` up to its last whole event, or to a transaction's end at which much has been gathered."""
-        return self._reader.feed(data, rows=_GATHER_ROWS, size_bytes=_GATHER_BYTES)
+    def position_in(self, file: str) -> BinlogPosition:
+        """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
+        assert self._mark is not None, "go somewhere first"
+        handed_out = self._mark.position
+        return BinlogPosition(file, handed_out["offset"] if handed_out["file"] == file else len(MAGIC))
+
+    def feed(self, data: memoryview, *, one_transaction: bool = False) -> int:
+        """Decodes `data` up to its last whole event, or to a transaction's end at which much (or one) has been gathered."""
+        rows, size_bytes = (1, 1) if one_transaction else (_GATHER_ROWS, _GATHER_BYTES)
+        return self._reader.feed(data, rows=rows, size_bytes=size_bytes)
+
+    def finish(self) -> None:
+        """The file is followed by another: CorruptError when it ends within an event or transaction."""
+        self._reader.finish()
 
     @property
     def is_full(self) -> bool:
         return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
 
     @property
+    def is_whole(self) -> bool:
+        """Nothing of an unfinished transaction has been gathered."""
+        return self._reader.at_boundary
+
+    @property
     def has_whole_transactions(self) -> bool:
-        return self._reader.pending_rows > 0 and self._reader.at_boundary
+        return self._reader.pending_rows > 0 and self.is_whole
 
     def event(self, *, caught_up: bool = False) -> Event:
         """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
