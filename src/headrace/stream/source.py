@@ -1,0 +1,170 @@
+"""The log as a Spark source: ``spark.readStream.format("headrace-log")``, and the same as a batch by ``spark.read``.
+
+One row is one entry of the log; a block (ums/change.py) is one cell, so the JVM carries changes without parsing them and a Python
+worker opens one into a typed table at no cost (``headrace.ums.change.read_block``).
+
+Options: `path` (the log's directory) and `topic`; `startingOffsets` (``earliest``, the default, or ``latest``; a stream's first
+start only); `maxEntriesPerTrigger`. Offsets are a map partition -> next offset: a range always gives the same rows again.
+Trigger.AvailableNow is supported. Register it once per session: ``spark.dataSource.register(LogDataSource)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from headrace import registry
+from headrace.errors import ConfigError
+from headrace.log.base import Log, Record, Span
+from headrace.ums.change import MARK_KEY
+
+FORMAT = "headrace-log"
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("topic", pa.utf8()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("time", pa.timestamp("us", "UTC")),
+    pa.field("namespace", pa.utf8()),
+    pa.field("block", pa.binary()),
+]
+_DDL = "topic string, partition int, offset long, time timestamp, namespace string, block binary"
+_ENTRIES_PER_BATCH = 256
+Offsets = dict[str, int]
+
+
+class _Slice(InputPartition):
+    """A range of one partition, read by one task."""
+
+    def __init__(self, partition: int, span: Span) -> None:
+        super().__init__(None)
+        self.partition = partition
+        self.span = span
+
+
+class _Topic:
+    """One topic of a log, opened anew in each process that needs it."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        missing = [name for name in ("path", "topic") if name not in options]
+        if missing:
+            raise ConfigError(f"format {FORMAT} needs the option '{missing[0]}'", fix="set `path` and `topic`")
+        self.name = options["topic"]
+        self._path = options["path"]
+
+    def open(self) -> Log:
+        kind = registry.load("logs", "directory")
+        log: Log = kind(kind.Config(type="directory", path=Path(self._path)))  # type: ignore[attr-defined]
+        return log
+
+    def spans(self) -> Mapping[int, Span]:
+        log = self.open()
+        try:
+            return log.spans(self.name)
+        finally:
+            log.close()
+
+    def read(self, piece: _Slice) -> Iterator[pa.RecordBatch]:
+        log = self.open()
+        try:
+            records = log.read(self.name, piece.partition, piece.span)
+            while some := tuple(islice(records, _ENTRIES_PER_BATCH)):
+                yield self._rows(piece.partition, some)
+        finally:
+            log.close()
+
+    def _rows(self, partition: int, records: tuple[Record, ...]) -> pa.RecordBatch:
+        keys = [record.entry.key for record in records]
+        columns: list[list[Any]] = [
+            [self.name] * len(records),
+            [partition] * len(records),
+            [record.offset for record in records],
+            [record.entry.time_ms * 1000 for record in records],
+            [None if key == MARK_KEY else key.decode() for key in keys],
+            [record.entry.value for record in records],
+        ]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, _FIELDS, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS))
+
+
+class LogReader(DataSourceReader):
+    """All that is on the log now."""
+
+    def __init__(self, topic: _Topic) -> None:
+        self._topic = topic
+
+    def partitions(self) -> list[InputPartition]:
+        return [_Slice(partition, span) for partition, span in self._topic.spans().items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Slice)
+        return self._topic.read(partition)
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log from a starting offset on, as far as it has come, or at most so many entries a trigger."""
+
+    def __init__(self, topic: _Topic, options: Mapping[str, str]) -> None:
+        self._topic = topic
+        self._latest = options.get("startingOffsets", "earliest") == "latest"
+        self._limit = int(options.get("maxEntriesPerTrigger", "0"))
+        self._until: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        return {str(number): span.stop if self._latest else span.start for number, span in self._topic.spans().items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._limit) if self._limit else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._until = self._ends()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        ends = self._until if self._until is not None else self._ends()
+        if not isinstance(limit, ReadMaxRows):
+            return ends
+        left = limit.max_rows
+        reached: Offsets = {}
+        for partition, end in ends.items():
+            begin = start.get(partition, 0)
+            reached[partition] = min(end, begin + left)
+            left -= reached[partition] - begin
+        return reached
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        spans = {partition: Span(start.get(partition, 0), stop) for partition, stop in end.items()}
+        return [_Slice(int(partition), span) for partition, span in spans.items() if len(span)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Slice)
+        return self._topic.read(partition)
+
+    def _ends(self) -> Offsets:
+        return {str(number): span.stop for number, span in self._topic.spans().items()}
+
+
+class LogDataSource(DataSource):
+    """``format("headrace-log")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return _DDL
+
+    def reader(self, schema: object) -> LogReader:
+        return LogReader(_Topic(self.options))
+
+    def streamReader(self, schema: object) -> LogStreamReader:  # noqa: N802
+        return LogStreamReader(_Topic(self.options), self.options)
