@@ -14,7 +14,7 @@ import pytest
 
 from headrace.lake.commit import Manifest
 from tests.flows import compare
-from tests.flows.command import headrace, kill_group, run_until_idle, running, wait_for
+from tests.flows.command import delivering, headrace, kill_group, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop
 from tests.servers.mariadb import MariaDb
 
@@ -98,7 +98,7 @@ def test_killed_twenty_times_at_random(mariadb: MariaDb, database: str, flow: Pa
     try:
         for _ in range(ROUNDS):
             with running(flow) as process:
-                wait_for(flow.parent / "state" / "runs" / "*" / "progress" / "deliver-db1.json", process)
+                wait_for(lambda run=process: delivering(flow, run), process)
                 time.sleep(pick.uniform(0, 4))
                 kill_group(process)
     finally:

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,13 +76,19 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     assert not left, f"processes outlived the run: {left}"
 
 
-def wait_for(path: Path, process: subprocess.Popen[bytes], timeout_s: float = 90) -> None:
-    """Waits until something matches a path or pattern, while the process lives."""
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes], timeout_s: float = 90) -> None:
+    """Waits until something has happened, while the process lives."""
     give_up_at = time.monotonic() + timeout_s
-    while not list(path.parent.glob(path.name)):
-        assert process.poll() is None, (path.parents[2] / "run.log").read_text()
-        assert time.monotonic() < give_up_at, f"{path} did not appear"
+    while not happened():
+        assert process.poll() is None, f"the run ended by itself with {process.returncode}"
+        assert time.monotonic() < give_up_at, f"it did not happen within {timeout_s} s"
         time.sleep(0.02)
+
+
+def delivering(flow: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Whether that run's delivery has begun to report; directories of earlier runs do not count."""
+    runs = (flow.parent / "state" / "runs").glob(f"*-{process.pid}")
+    return any((run / "progress" / "deliver-db1.json").exists() for run in runs)
 
 
 def sqlite_rows(path: Path, table: str, columns: str) -> list[tuple[object, ...]]:

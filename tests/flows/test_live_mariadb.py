@@ -174,7 +174,7 @@ def test_a_signal_ends_the_run_well_and_the_next_goes_on(
     mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
     flow = write_flow(tmp_path, mariadb, database)
     with running(flow) as process:
-        wait_for(tmp_path / "mart.db", process)
+        wait_for((tmp_path / "mart.db").exists, process)
         mariadb.execute("INSERT INTO t VALUES (3)", database=database)
         process.send_signal(number)
         assert process.wait(timeout=60) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -11,7 +12,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
-from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -36,7 +36,7 @@ def run(pipelines: Sequence[PipelineSpec], *, until_idle: bool, progress: Progre
     One Spark session serves all pipelines, one query each. Calls `progress` with the newest figures of every task about ten
     times a second. Raises the error that ended a task; the other tasks end at a whole transaction first.
     """
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
     runs = [Run(pipeline, pipeline.state / "runs" / name, until_idle) for pipeline in pipelines]
     directories = [RunDirectory(each.directory) for each in runs]
     for directory in directories:
