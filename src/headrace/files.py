@@ -35,17 +35,38 @@ def create_file(path: Path, content: bytes) -> bool:
     return True
 
 
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def make_directories(directory: Path) -> None:
+    """Creates a directory and what is missing above it, so that all of it survives a power cut."""
+    missing = [directory]
+    while not missing[-1].exists() and missing[-1] != missing[-1].parent:
+        missing.append(missing[-1].parent)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error("create the directory", directory, error) from error
+    for above in missing[1:]:
+        sync_directory(above)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in a directory durable."""
+    sync_file(directory)
+
+
+def sync_file(path: Path) -> None:
+    """Makes a file's bytes (or a directory's names) durable."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise storage_error("make durable", path, error) from error
 
 
 def _written_aside(path: Path, content: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(path.parent)
     aside = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with aside.open("wb") as file:

@@ -11,6 +11,8 @@ pub enum Blame {
     Corrupt,
     /// The log cannot be captured as it is; a setting has to change.
     Refused,
+    /// Nobody: the server went away and will be back.
+    Away,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +37,11 @@ impl Fault {
     #[cold]
     pub fn refused(message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(Blame::Refused, message.into(), fix.into())
+    }
+
+    #[cold]
+    pub fn away(message: impl Into<String>) -> Self {
+        Self::new(Blame::Away, message.into(), "start the server; capture then goes on where it stopped".to_owned())
     }
 
     #[cold]

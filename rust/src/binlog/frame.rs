@@ -46,10 +46,7 @@ pub fn in_packets(data: &[u8]) -> Read<Option<Frame<'_>>> {
         Some((0x00, event)) => event,
         Some((0xff, _)) => return Err(server_error(first)),
         Some((0xfe, _)) => {
-            return Err(Fault::refused(
-                "the server ended the stream of its log",
-                "start the capture again; if it happens at once, the connection asks for no more than what is there",
-            ));
+            return Err(Fault::away("the server ended the stream of its log"));
         }
         other => {
             return Err(Fault::corrupt(format!("a packet of the log begins with {:?}", other.map(|(byte, _)| byte))));
@@ -79,12 +76,18 @@ fn packet<'a>(cursor: &mut Cursor<'a>) -> Option<(&'a [u8], bool)> {
     Some((cursor.bytes(length).ok()?, length == FULL_PACKET_BYTES))
 }
 
+/// Server shutdown, query interrupted, connection killed.
+const SHUTTING_DOWN: [u16; 3] = [1053, 1317, 1927];
+
 fn server_error(payload: &[u8]) -> Fault {
     let mut cursor = Cursor::new(payload);
     let code = cursor.skip(1).and_then(|()| cursor.u16()).unwrap_or(0);
     let text = String::from_utf8_lossy(cursor.rest()).into_owned();
     // The state is '#' and five letters.
     let text = text.strip_prefix('#').and_then(|rest| rest.get(5..)).unwrap_or(&text);
+    if SHUTTING_DOWN.contains(&code) {
+        return Fault::away(format!("the server ended the stream with error {code}: {text}"));
+    }
     let fix = match code {
         1236 => {
             "the position is no longer (or not) in the server's logs, or a setting is wrong, as its text says: load the tables again and start from there"

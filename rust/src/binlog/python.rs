@@ -19,6 +19,7 @@ fn raise(py: Python<'_>, fault: Fault) -> PyErr {
     let class = match fault.blame() {
         Blame::Corrupt => "CorruptError",
         Blame::Refused => "SourceError",
+        Blame::Away => "RetryableError",
     };
     let error = || -> PyResult<PyErr> {
         let fix = PyDict::new(py);

@@ -38,7 +38,7 @@ class Source(Protocol):
         ...
 
     def follow(self, start: Mark | None) -> Iterator[Event]:
-        """Changes from `start` on (None: where the configuration says), then whatever comes, without end; ends after recorded files.
+        """Changes from `start` on (None: where the configuration says), then whatever comes, without end.
 
         Raises RetryableError when the source is away (the runner calls `follow` again from the last mark), SourceError when
         its settings, grants or contents do not allow capture, CorruptError when its bytes are damaged.

@@ -34,7 +34,7 @@ class BinlogFiles:
     def last(self) -> BinlogPosition:
         self.first()
         name = self._names()[-1]
-        return BinlogPosition(name, self._path(name).stat().st_size)
+        return BinlogPosition(name, self.size_bytes(name))
 
     def after(self, name: str) -> str | None:
         """The file that follows `name`; None when it is the newest. SourceError when `name` itself is gone."""
@@ -50,6 +50,10 @@ class BinlogFiles:
                 fix="copy the missing files there; capture then goes on with the next one",
             )
         return names[at]
+
+    def size_bytes(self, name: str) -> int:
+        """How large a file is now."""
+        return self._path(name).stat().st_size
 
     def head(self, name: str) -> bytes:
         """The first bytes of a file, its format description among them."""

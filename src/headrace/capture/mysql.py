@@ -143,9 +143,12 @@ class MySqlSource:
                 yield gatherer.event(caught_up=True)
                 time.sleep(_WAIT_S)
             else:
+                size_bytes = files.size_bytes(position.file)
                 yield from self._up_to_the_cut(files, gatherer, position.file)
                 position = gatherer.position_in(position.file)
-                time.sleep(_WAIT_S)
+                while files.size_bytes(position.file) == size_bytes and files.after(position.file) is None:
+                    time.sleep(_WAIT_S)
+                    yield gatherer.event(caught_up=True)
 
     def _up_to_the_cut(self, files: BinlogFiles, gatherer: _Gatherer, file: str) -> Iterator[Event]:
         """The newest file ends within a transaction, as it does while it is written or when its copy is cut off.
@@ -156,9 +159,10 @@ class MySqlSource:
         head = files.head(file)
         position = gatherer.position_in(file)
         gatherer.go_to(position, head)
-        while (used := gatherer.feed(files.read(position), one_transaction=True)) and gatherer.is_whole:
+        while used := gatherer.feed(files.read(position), one_transaction=True):
             position = BinlogPosition(file, position.offset + used)
-            yield gatherer.event()
+            if gatherer.is_whole or gatherer.is_full:
+                yield gatherer.event()
         position = gatherer.position_in(file)
         gatherer.go_to(position, head)
         told = (
@@ -192,6 +196,7 @@ class MySqlSource:
         assert config.user is not None
         server_id = config.server_id or default_server_id(config.name)
         address = Address(config.host, config.port, config.user, config.password.get_secret_value(), server_id)
+        self.close()
         replica = self._replica = Replica(address)
         replica.connect()
         replica.check_settings()
@@ -216,6 +221,8 @@ class _Gatherer:
         self._reader = BinlogReader(config.tables, network=network)
         self._history = history
         self._mark = start
+        self._in_transaction = False
+        """A part of an unfinished transaction was handed out: the mark does not fit what is in the log now."""
         self._described: dict[int, TableSchema] = {}
 
     def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
@@ -224,6 +231,7 @@ class _Gatherer:
             self._mark = Mark(self._source, _json(position), _id(position), 0)
         head = head if position.offset > len(MAGIC) else b""
         self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
+        self._in_transaction = False
 
     def position_in(self, file: str) -> BinlogPosition:
         """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
@@ -271,7 +279,10 @@ class _Gatherer:
         if boundary is not None:
             position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
             self._mark = Mark(self._source, position, boundary.id, boundary.commit_ts_us)
-        return Event(changes, None if changes and boundary is None else self._mark, caught_up, tuple(notices))
+            self._in_transaction = False
+        elif changes:
+            self._in_transaction = True
+        return Event(changes, None if self._in_transaction else self._mark, caught_up, tuple(notices))
 
     def _batch(self, rows: Rows) -> ChangeBatch:
         described = self._described.get(rows.index)

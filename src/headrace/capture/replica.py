@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,7 @@ class Replica:
         self._connection: pymysql.Connection[Any] | None = None
         self._buffer = bytearray(_BUFFER_BYTES)
         self._filled = 0
+        self._heard_at = 0.0
 
     def connect(self) -> None:
         """Connects and logs in; RetryableError when the server is away, ConfigError when it refuses the login."""
@@ -136,6 +138,7 @@ class Replica:
             # These two commands have no public face in PyMySQL.
             connection._execute_command(_COM_REGISTER_SLAVE, register)  # type: ignore[attr-defined]
             connection._read_packet()  # type: ignore[no-untyped-call]
+            self._heard_at = time.monotonic()
             connection._execute_command(_COM_BINLOG_DUMP, dump)  # type: ignore[attr-defined]
         except pymysql.MySQLError as error:
             raise self._error("register as a replica at", error) from error
@@ -144,7 +147,9 @@ class Replica:
         """Bytes of the stream that were not consumed yet, after waiting up to `timeout_s` for more; valid until the next call."""
         sock: socket.socket = self._connected()._sock  # type: ignore[attr-defined]
         try:
-            if self._has_more(sock, timeout_s):
+            if not self._has_more(sock, timeout_s):
+                self._must_not_be_silent()
+            else:
                 if self._filled == len(self._buffer):
                     self._buffer.extend(bytes(len(self._buffer)))
                 with memoryview(self._buffer) as whole:
@@ -152,6 +157,7 @@ class Replica:
                 if count == 0:
                     raise self._away("the server closed the connection")
                 self._filled += count
+                self._heard_at = time.monotonic()
         except OSError as error:
             raise self._away(str(error)) from error
         return memoryview(self._buffer)[: self._filled]
@@ -167,6 +173,11 @@ class Replica:
             # Not `close()`: that would send a QUIT into the middle of the stream.
             self._connection._force_close()  # type: ignore[attr-defined]
             self._connection = None
+
+    def _must_not_be_silent(self) -> None:
+        """A server sends heartbeats; a connection without any is dead, though no end says so."""
+        if time.monotonic() - self._heard_at > _READ_TIMEOUT_S:
+            raise self._away(f"no heartbeat for {_READ_TIMEOUT_S} s")
 
     def _has_more(self, sock: socket.socket, timeout_s: float) -> bool:
         # TLS may hold decrypted bytes that select() does not see.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.capture.base import Event, Source
-from headrace.errors import RetryableError
+from headrace.errors import RetryableError, SourceError
 from headrace.log.base import Entry, Log, last
 from headrace.retry import Backoff
 from headrace.ums.change import MARK_KEY, Mark, read_block
@@ -64,7 +64,9 @@ def run_capture(
     captured = Captured(end_offset=log.spans(topic)[PARTITION].stop if log.spans(topic) else 0)
     while True:
         try:
-            for event in source.follow(resume_point(log, topic)):
+            captured.mark = resume_point(log, topic)
+            for event in source.follow(captured.mark):
+                _must_not_fall(captured.mark, event.mark)
                 _append(log, topic, event, captured)
                 backoff.worked()
                 if event.mark is not None:
@@ -74,11 +76,18 @@ def run_capture(
                     if over() or (until_idle and event.caught_up):
                         return captured
         except RetryableError as error:
+            pause_s = backoff.failed(error)
             if over():
                 return captured
-            sleep(backoff.failed(error))
-        else:
-            return captured
+            sleep(pause_s)
+
+
+def _must_not_fall(before: Mark | None, mark: Mark | None) -> None:
+    if before is not None and mark is not None and mark.id < before.id:
+        raise SourceError(
+            f"the source's log went back: from {before.position} to {mark.position}",
+            fix="it was reset, or another server answers: capture it under a new source name and load the tables again",
+        )
 
 
 def _append(log: Log, topic: str, event: Event, captured: Captured) -> None:

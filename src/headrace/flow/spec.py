@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationInfo, model_validator
@@ -30,6 +32,9 @@ def _config_of(kind: str) -> BeforeValidator:
 
 def _as_list(value: object) -> object:
     return value if isinstance(value, list) else [value]
+
+
+_CREDENTIALS = re.compile(r"//[^@/\"]*@")
 
 
 class ColumnsSpec(Model):
@@ -63,6 +68,19 @@ class FlowSpec(Model):
             raise ValueError(f"a target of type {self.to.type} keeps every change: leave `delete` out")
         return self
 
+    def may_take(self, source: SourceConfig) -> bool:
+        """Whether `from` can match anything of a source: the first two parts of a namespace are its type and name."""
+        for pattern in self.sources:
+            type_, _, rest = pattern.partition(".")
+            if fnmatchcase(source.type, type_) and fnmatchcase(source.name, rest.partition(".")[0] or "*"):
+                return True
+        return False
+
+    def fingerprint(self) -> str:
+        """What a position of this flow belongs to: what it takes and where it brings it, without passwords."""
+        target = self.to.model_dump_json(include={"type", "url", "path", "db_schema", "table"})
+        return f"{sorted(self.sources)} -> {_CREDENTIALS.sub('//', target)}"
+
     def target(self) -> Component:
         """The target's options with what the flow says about it."""
         return self.to if self.delete is None else self.to.model_copy(update={"delete": self.delete})
@@ -93,4 +111,17 @@ class PipelineSpec(Model):
             twice = sorted({name for name in used if used.count(name) > 1})
             if twice:
                 raise ValueError(f"{what} names must be unique; used twice: {', '.join(twice)}")
+        return self
+
+    @model_validator(mode="after")
+    def _sources_keep_apart(self) -> PipelineSpec:
+        for flow in self.flows:
+            taken = [source.name for source in self.source if flow.may_take(source)]
+            if not taken:
+                raise ValueError(f"flow {flow.name}: `from` matches none of the sources; begin with type.name")
+            if len(taken) > 1 and "{source}" not in getattr(flow.to, "table", "{source}"):
+                raise ValueError(
+                    f"flow {flow.name} would write tables of {' and '.join(taken)} into the same target tables; tell them apart"
+                    ' with `table: "{source}_{table}"` in `to`, or write a flow for each'
+                )
         return self

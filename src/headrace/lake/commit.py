@@ -54,7 +54,8 @@ from uuid import uuid4
 
 from headrace.crash import crash_point
 from headrace.errors import ConfigError, CorruptError, FencedError, storage_error
-from headrace.lake.layout import STATE, LakeFile, make_directories, parse_namespace, sync_directory
+from headrace.files import make_directories, sync_directory
+from headrace.lake.layout import STATE, LakeFile, parse_namespace
 
 CHECKPOINT_COMMITS = 64
 CHECKPOINTS_KEPT = 2

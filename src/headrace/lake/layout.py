@@ -34,7 +34,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.errors import storage_error
 from headrace.ums.schema import Namespace
 
 STATE = "_headrace"
@@ -93,36 +92,6 @@ def _part(name: str) -> str:
 
 def _percent(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode())
-
-
-def make_directories(directory: Path) -> None:
-    """Creates a directory and what is missing above it, so that all of it survives a power cut."""
-    missing = [directory]
-    while not missing[-1].exists() and missing[-1] != missing[-1].parent:
-        missing.append(missing[-1].parent)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise storage_error("create the directory", directory, error) from error
-    for above in missing[1:]:
-        sync_directory(above)
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes the names in a directory durable."""
-    sync_file(directory)
-
-
-def sync_file(path: Path) -> None:
-    """Makes a file's bytes (or a directory's names) durable."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise storage_error("make durable", path, error) from error
 
 
 def remove_orphans(lake: Path, listed: Callable[[], Iterable[LakeFile]], grace_s: float = ORPHAN_GRACE_S) -> list[Path]:

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 from headrace._native import digest_rows
 from headrace.crash import crash_point
 from headrace.errors import ConfigError, CorruptError, storage_error
-from headrace.lake.layout import LakeFile, directory_of, make_directories, sync_file
+from headrace.files import make_directories, sync_file
+from headrace.lake.layout import LakeFile, directory_of
 from headrace.ums.change import empty_batch
 from headrace.ums.schema import COMMIT_TS, ID, OP, TS, TableSchema
 

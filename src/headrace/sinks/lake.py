@@ -22,9 +22,10 @@ from pydantic import Field
 
 from headrace.crash import crash_point
 from headrace.errors import DataError
+from headrace.files import sync_directory
 from headrace.lake.asof import live_rows
 from headrace.lake.commit import LakeClear, Manifest, Reached, Stream
-from headrace.lake.layout import LakeFile, remove_orphans, sync_directory
+from headrace.lake.layout import LakeFile, remove_orphans
 from headrace.lake.parquet import FileWriter, check_types
 from headrace.model import Component, Duration, LocalPath
 from headrace.sinks.base import Capabilities, Position, Sink

@@ -1,6 +1,7 @@
 """Log -> sinks: what a following task does for each flow of its part of the log.
 
-A `Follower` serves one flow in a thread of its own, with its own position, so a slow or absent target holds up nobody else.
+A `Follower` serves one flow in a thread of its own, with its own position, so a slow or absent target holds up nobody else while
+an epoch lasts. All tasks of a run meet at an epoch's end, and a target that stays away longer than `give_up_after` ends the run.
 
 What it writes is cut at marks (ums/change.py), so a transaction of the source becomes visible in the target whole:
 
@@ -36,6 +37,7 @@ _GATHER_BYTES = 32 << 20
 _GATHER_ROWS = 65_536
 _WAIT_S = 0.05
 _REST_S = 2.0
+"""How long the rest of an open transaction may keep an epoch waiting."""
 
 
 @dataclass(slots=True)
@@ -63,42 +65,54 @@ class Delivered:
         del self.delay_ms[:-10_000]
 
 
-class _Gathered:
-    """Changes on their way from the log to the sink, per table version, complete ones apart from those of an open transaction."""
+class _Pile:
+    """Changes in log order per table, all versions of a table together: what comes between two versions stays between them."""
 
     def __init__(self) -> None:
-        self.complete: dict[TableSchema, list[ChangeBatch | Clear]] = {}
-        self.open: dict[TableSchema, list[ChangeBatch | Clear]] = {}
-        self.mark: Position | None = None
-        self.mark_appended_at_ms = 0
+        self.tables: dict[str, list[ChangeBatch | Clear]] = {}
         self.rows = 0
         self.bytes = 0
 
     def add(self, change: ChangeBatch | Clear) -> None:
-        self.open.setdefault(change.table, []).append(change)
+        self.tables.setdefault(change.table.namespace.all_versions, []).append(change)
         self.rows += len(change)
         self.bytes += change.data.nbytes if isinstance(change, ChangeBatch) else 0
 
+    def absorb(self, later: _Pile) -> None:
+        for table, changes in later.tables.items():
+            self.tables.setdefault(table, []).extend(changes)
+        self.rows += later.rows
+        self.bytes += later.bytes
+
+
+class _Gathered:
+    """Changes on their way from the log to the sink, complete ones apart from those of an open transaction."""
+
+    def __init__(self) -> None:
+        self.complete = _Pile()
+        self.open = _Pile()
+        self.mark: Position | None = None
+        self.mark_appended_at_ms = 0
+
     def close(self, mark: Position, appended_at_ms: int) -> None:
-        for table, batches in self.open.items():
-            self.complete.setdefault(table, []).extend(batches)
-        self.open = {}
+        self.complete.absorb(self.open)
+        self.open = _Pile()
         self.mark = mark
         self.mark_appended_at_ms = appended_at_ms
 
     @property
     def is_large(self) -> bool:
-        return self.rows >= _GATHER_ROWS or self.bytes >= _GATHER_BYTES
+        return (
+            self.complete.rows + self.open.rows >= _GATHER_ROWS
+            or self.complete.bytes + self.open.bytes >= _GATHER_BYTES
+        )
 
-    def take_complete(self) -> dict[TableSchema, list[ChangeBatch | Clear]]:
-        taken, self.complete = self.complete, {}
-        if not self.open:
-            self.rows = self.bytes = 0
+    def take_complete(self) -> _Pile:
+        taken, self.complete = self.complete, _Pile()
         return taken
 
-    def take_open(self) -> dict[TableSchema, list[ChangeBatch | Clear]]:
-        taken, self.open = self.open, {}
-        self.rows = self.bytes = 0
+    def take_open(self) -> _Pile:
+        taken, self.open = self.open, _Pile()
         return taken
 
 
@@ -129,22 +143,27 @@ class Follower:
 
         Outages of the target are waited out by `backoff`; each new attempt starts at the last committed position.
         """
+        self._backoff = backoff
         while True:
             self._sink = self._new_sink()
             try:
-                self._follow(over, idle, backoff)
+                self._follow(over, idle)
             except RetryableError as error:
                 self.delivered.retries += 1
                 self.delivered.problem = error.message
-                if over():
-                    return
-                time.sleep(backoff.failed(error))
+                pause_s = backoff.failed(error)
             else:
                 return
             finally:
+                # Before the pause: an open transaction of the target holds locks.
                 self._sink.close()
+            until = self._clock() + pause_s
+            while self._clock() < until and not over():
+                time.sleep(_WAIT_S)
+            if over():
+                return
 
-    def _follow(self, over: Callable[[], bool], idle: Callable[[int], bool], backoff: Backoff) -> None:
+    def _follow(self, over: Callable[[], bool], idle: Callable[[int], bool]) -> None:
         offset = self._open()
         arrived_at = self._clock()
         while True:
@@ -154,9 +173,8 @@ class Follower:
             # taken its place may start only when this epoch is over. It is then read again from the mark before.
             whole = not self._in_transaction or self._clock() - arrived_at >= _REST_S
             ending = whole and (over() or idle(offset))
-            if (ending or self._commit_is_due()) and self._commit():
-                backoff.worked()
-                self.delivered.problem = ""
+            if ending or self._commit_is_due():
+                self._commit()
             if ending:
                 return
             self._log.wait(self._topic, self._partition, offset, self._patience_s())
@@ -164,7 +182,7 @@ class Follower:
     @property
     def _in_transaction(self) -> bool:
         """Changes were read, perhaps written, whose mark has not come."""
-        return bool(self._gathered.open) or (self._gathered.mark is None and bool(self._written))
+        return bool(self._gathered.open.tables) or (self._gathered.mark is None and bool(self._written))
 
     def _open(self) -> int:
         """Forgets what an earlier attempt gathered; returns the offset to read on from."""
@@ -173,7 +191,9 @@ class Follower:
         self._written: Counter[str] = Counter()
         self._newest_id: dict[str, int] = {}
         self._committed_at = self._clock()
-        position = self._sink.position(self._topic, self._partition) or self.delivered.position
+        position = self.delivered.position
+        if self._sink.capabilities.remembers_position:
+            position = self._sink.position(self._topic, self._partition)
         self.delivered.position = position
         span = self._log.spans(self._topic).get(self._partition, Span(0, 0))
         if position is None:
@@ -221,7 +241,7 @@ class Follower:
             assert not isinstance(change, Mark)
             fresh = self._without_repeats(change)
             if fresh is not None:
-                self._gathered.add(self._shaper.shape(fresh))
+                self._gathered.open.add(self._shaper.shape(fresh))
         if self._gathered.is_large:
             self._relieve()
 
@@ -240,7 +260,7 @@ class Follower:
 
     def _relieve(self) -> None:
         """Writes what has been gathered, so that memory stays bounded; commits what is complete first."""
-        if self._gathered.open:
+        if self._gathered.open.tables:
             if self._gathered.mark is not None:
                 self._commit()
             self._write(self._gathered.take_open())
@@ -249,36 +269,40 @@ class Follower:
             if self._sink.commit_interval_s == 0 or self._commit_is_due():
                 self._commit()
 
-    def _write(self, groups: dict[TableSchema, list[ChangeBatch | Clear]]) -> None:
-        for table, changes in groups.items():
+    def _write(self, pile: _Pile) -> None:
+        # All tables first: shaping one ends the transaction of some stores, and would show half of ours.
+        for table in {change.table: None for changes in pile.tables.values() for change in changes}:
             if table not in self._prepared:
                 self._sink.prepare(table)
                 self._prepared.add(table)
-            for is_clear, together in groupby(changes, key=lambda change: isinstance(change, Clear)):
-                if is_clear:
+        for changes in pile.tables.values():
+            for (table, kind), together in groupby(changes, key=lambda change: (change.table, type(change))):
+                if kind is ChangeBatch:
+                    self._sink.write(_concatenated(table, together))
+                else:
                     for clear in together:
                         assert isinstance(clear, Clear)
                         self._sink.clear(clear)
-                else:
-                    self._sink.write(_concatenated(table, together))
-            self._written[str(table.namespace)] += sum(map(len, changes))
+            for change in changes:
+                self._written[str(change.table.namespace)] += len(change)
 
     def _commit_is_due(self) -> bool:
         waited_s = self._clock() - self._committed_at
         return self._gathered.mark is not None and waited_s >= self._sink.commit_interval_s
 
-    def _commit(self) -> bool:
-        """Makes what is complete visible up to its mark; False when nothing is."""
+    def _commit(self) -> None:
+        """Makes what is complete visible up to its mark."""
         mark = self._gathered.mark
         if mark is None:
-            return False
+            return
         self._write(self._gathered.take_complete())
         self._sink.commit(mark)
         self._gathered.mark = None
         self._committed_at = self._clock()
         self.delivered.committed(mark, self._written, self._gathered.mark_appended_at_ms, time.time() * 1000)
         self._written = Counter()
-        return True
+        self.delivered.problem = ""
+        self._backoff.worked()
 
     def _patience_s(self) -> float:
         """How long to wait for more: until the next commit is due, but never so long that a stop goes unnoticed."""

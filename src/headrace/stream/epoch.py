@@ -50,15 +50,17 @@ Json = dict[str, Any]
 
 def run_epoch(run: Run, task: Task, epoch: int) -> Json:
     """Runs one epoch of a task, or hands out (marked `again`) what the ledger has of it; returns its message for the driver."""
-    ledger = Ledger(run.pipeline.state / "epochs" / task.name)
-    last = ledger.newest()
-    if last is not None and epoch <= last.epoch:
-        return {**last.message, "idle": False, "again": True}
     directory = RunDirectory(run.directory)
-    crash_point("epoch.started")
-    began_ms = time.time_ns() // 1_000_000
     try:
-        state, message = task.work(last.state if last else {}, Until(directory, epoch, run.pipeline.epoch))
+        ledger = _ledger(run, task)
+        last = ledger.newest()
+        if last is not None and epoch <= last.epoch:
+            return {**last.message, "idle": False, "again": True}
+        crash_point("epoch.started")
+        began_ms = time.time_ns() // 1_000_000
+        # When another task has ended this epoch before a crash, nobody sits it out alone.
+        epoch_s = 0.0 if newest_epoch(run) >= epoch else run.pipeline.epoch
+        state, message = task.work(last.state if last else {}, Until(directory, epoch, epoch_s))
         crash_point("epoch.finished")
         times = {"began_ms": began_ms, "ended_ms": time.time_ns() // 1_000_000}
         ended = ledger.end(Ended(epoch, state, {**message, **times}))
@@ -71,6 +73,16 @@ def run_epoch(run: Run, task: Task, epoch: int) -> Json:
         directory.fail(task.name, failure)
         raise failure from error
     return ended.message
+
+
+def newest_epoch(run: Run) -> int:
+    """The newest epoch that any task has ended; 0 when there is none."""
+    ended = [_ledger(run, task).newest() for task in tasks_of(run)]
+    return max((each.epoch for each in ended if each is not None), default=0)
+
+
+def _ledger(run: Run, task: Task) -> Ledger:
+    return Ledger(run.pipeline.state / "epochs" / task.name)
 
 
 class _Slot(InputPartition):
@@ -87,7 +99,8 @@ class EpochReader(DataSourceStreamReader):
         self._run = run
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        return {"epoch": 0}
+        # Without a checkpoint Spark begins here: where the ledger is, not at the beginning of time.
+        return {"epoch": newest_epoch(self._run)}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.errors import FatalError, HeadraceError
-from headrace.files import replace_file
+from headrace.errors import ConfigError, FatalError, HeadraceError, storage_error
+from headrace.files import make_directories, replace_file
 from headrace.flow.spec import PipelineSpec
 from headrace.stream.epoch import FORMAT, EpochDataSource
 from headrace.stream.figures import Figures
@@ -39,8 +41,14 @@ def run(pipelines: Sequence[PipelineSpec], *, until_idle: bool, progress: Progre
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
     runs = [Run(pipeline, pipeline.state / "runs" / name, until_idle) for pipeline in pipelines]
     directories = [RunDirectory(each.directory) for each in runs]
-    for directory in directories:
-        directory.create()
+    with ExitStack() as locks:
+        for each, directory in zip(runs, directories, strict=True):
+            locks.enter_context(_sole_run(each.pipeline.state))
+            directory.create()
+        _run(runs, directories, progress)
+
+
+def _run(runs: Sequence[Run], directories: Sequence[RunDirectory], progress: Progress) -> None:
     session = start_session(sum(len(tasks_of(each)) for each in runs) + 1, runs[0].directory)
     try:
         # After the session: Spark sets a handler of its own, which cancels tasks in their middle.
@@ -99,6 +107,25 @@ def _spark_error(query: StreamingQuery, directory: RunDirectory) -> FatalError:
         f"Spark ended the query: {str(query.exception()).splitlines()[0]}",
         fix=f"see {directory.path}/spark.log; nothing is lost, start again",
     )
+
+
+@contextmanager
+def _sole_run(state: Path) -> Iterator[None]:
+    """Keeps a second run off the same state while this one lives; the kernel gives the lock back however it ends."""
+    make_directories(state)
+    try:
+        lock = (state / "lock").open("w")
+    except OSError as error:
+        raise storage_error("open", state / "lock", error) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"another run is using the state in {state}",
+                fix="stop it first, or give this file a `state` of its own",
+            ) from error
+        yield
 
 
 def _first(errors: list[HeadraceError]) -> HeadraceError:

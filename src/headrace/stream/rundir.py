@@ -17,13 +17,15 @@ import pickle
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.files import replace_file
+from headrace.files import make_directories, replace_file
 
 _LOOK_EVERY_S = 0.05
+_KEEP_RUNS = 5
 
 
 class RunDirectory:
@@ -33,11 +35,11 @@ class RunDirectory:
         self.path = path
 
     def create(self) -> None:
-        """Makes the directory; directories of earlier runs are removed, they are of no use to anybody."""
-        for old in self.path.parent.glob("*"):
-            shutil.rmtree(old, ignore_errors=True)
+        """Makes the directory; of earlier runs only the newest are kept, for who looks for the reason of a failure."""
         for part in ("progress", "captured", "error"):
-            (self.path / part).mkdir(parents=True, exist_ok=True)
+            make_directories(self.path / part)
+        for old in sorted(self.path.parent.iterdir())[:-_KEEP_RUNS]:
+            shutil.rmtree(old, ignore_errors=True)
 
     def request_stop(self) -> None:
         replace_file(self.path / "stop", b"")
@@ -46,11 +48,12 @@ class RunDirectory:
         return (self.path / "stop").exists()
 
     def report(self, task: str, figures: dict[str, Any]) -> None:
-        # Not synced: losing it in a crash costs nothing, a sync each time would.
+        # Not synced, and no reason to fail: losing it costs nothing.
         path = self.path / "progress" / f"{task}.json"
         aside = path.with_suffix(".new")
-        aside.write_text(json.dumps(figures))
-        aside.replace(path)
+        with suppress(OSError):
+            aside.write_text(json.dumps(figures))
+            aside.replace(path)
 
     def reports(self) -> dict[str, dict[str, Any]]:
         return {path.stem: json.loads(path.read_text()) for path in sorted((self.path / "progress").glob("*.json"))}

@@ -44,6 +44,7 @@ def start_session(slots: int, log_directory: Path) -> SparkSession:
         .config("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINTS)
         .config("spark.sql.streaming.numRecentProgressUpdates", "10")
         .config("spark.python.worker.reuse", "true")
+        .config("spark.speculation", "false")
     )
     if "spark.master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         builder = builder.master(f"local[{slots}]")

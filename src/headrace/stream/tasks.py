@@ -6,10 +6,9 @@ import base64
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ from headrace import registry
 from headrace.capture.base import Source
 from headrace.capture.runner import PARTITION, Captured, run_capture
 from headrace.crash import crash_point
-from headrace.errors import FatalError, HeadraceError
+from headrace.errors import ConfigError, FatalError, HeadraceError
 from headrace.flow.shape import Shaper
 from headrace.flow.spec import FlowSpec, PipelineSpec
 from headrace.log.base import Log
@@ -68,7 +67,7 @@ class CaptureTask:
 
     def work(self, state: Json, until: Until) -> tuple[Json, Json]:
         directory = RunDirectory(self._run.directory)
-        backoff = Backoff(self._run.pipeline.give_up_after, failing_since_s=state.get("failing_since_s"))
+        backoff = _backoff(self._run, state)
         throttle = _Throttle()
 
         def progress(captured: Captured) -> None:
@@ -94,7 +93,7 @@ class CaptureTask:
         if captured.caught_up and self._run.until_idle:
             directory.source_is_captured(self._source_name, captured.end_offset)
         directory.report(self.name, {"epoch": until.epoch, **_capture_figures(captured)})
-        return {"failing_since_s": backoff.failing_since_s}, {**_capture_figures(captured), "idle": captured.caught_up}
+        return _outage(self._run, backoff), {**_capture_figures(captured), "idle": captured.caught_up}
 
 
 class DeliverTask:
@@ -103,7 +102,7 @@ class DeliverTask:
     def __init__(self, run: Run, source: int) -> None:
         self._run = run
         self._topic = run.pipeline.source[source].name
-        self.flows = [flow for flow in run.pipeline.flows if _may_take(flow, run.pipeline.source[source])]
+        self.flows = [flow for flow in run.pipeline.flows if flow.may_take(run.pipeline.source[source])]
         self.name = f"deliver-{self._topic}"
 
     def work(self, state: Json, until: Until) -> tuple[Json, Json]:
@@ -112,7 +111,7 @@ class DeliverTask:
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            threads[0].join(_PROGRESS_EVERY_S) if threads[0].is_alive() else time.sleep(_PROGRESS_EVERY_S / 5)
+            _join_for(threads, _PROGRESS_EVERY_S)
             figures = {thread.flow.name: thread.figures() for thread in threads}
             directory.report(self.name, {"epoch": until.epoch, "flows": figures})
             crash_point("epoch.working")
@@ -127,6 +126,13 @@ class DeliverTask:
         return states, message
 
 
+def _join_for(threads: Sequence[threading.Thread], seconds: float) -> None:
+    """Waits until all threads have ended, at most so long."""
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+
+
 class _FlowThread(threading.Thread):
     """One flow's follower, its log reader and what became of it."""
 
@@ -139,13 +145,15 @@ class _FlowThread(threading.Thread):
         self._topic = topic
         self._until = until
         self._directory = RunDirectory(run.directory)
-        self._backoff = Backoff(run.pipeline.give_up_after, failing_since_s=state.get("failing_since_s"))
+        self._backoff = _backoff(run, state)
+        self._kept_for = state.get("flow", flow.fingerprint())
         start = Position(**state["position"]) if state.get("position") else None
         self._log = open_log(run.pipeline)
         self._follower = Follower(lambda: open_sink(flow), Shaper(flow), self._log, topic, PARTITION, start=start)
 
     def run(self) -> None:
         try:
+            self._must_be_the_same_flow()
             self._follower.run(self._until.over, self._nothing_will_come, self._backoff)
         except HeadraceError as error:
             self.error = error
@@ -155,6 +163,14 @@ class _FlowThread(threading.Thread):
             self._directory.request_stop()
         finally:
             self._log.close()
+
+    def _must_be_the_same_flow(self) -> None:
+        if self._kept_for != self.flow.fingerprint():
+            raise ConfigError(
+                f"flow {self.flow.name} has been delivering {self._kept_for}, and now is to deliver {self.flow.fingerprint()}:"
+                " what was read before would be missing there",
+                fix="give the changed flow a new name, and it delivers everything on the log",
+            )
 
     def _nothing_will_come(self, offset: int) -> bool:
         if not self._run.until_idle:
@@ -167,11 +183,22 @@ class _FlowThread(threading.Thread):
         position = self._follower.delivered.position
         return {
             "position": asdict(position) if position else None,
-            "failing_since_s": self._backoff.failing_since_s,
+            "flow": self.flow.fingerprint(),
+            **_outage(self._run, self._backoff),
         }
 
     def figures(self) -> Json:
         return _delivery_figures(self._follower.delivered)
+
+
+def _backoff(run: Run, state: Json) -> Backoff:
+    """Patience goes on over the epochs of a run; a new run begins with all of it."""
+    same_run = state.get("run") == run.directory.name
+    return Backoff(run.pipeline.give_up_after, failing_since_s=state["failing_since_s"] if same_run else None)
+
+
+def _outage(run: Run, backoff: Backoff) -> Json:
+    return {"run": run.directory.name, "failing_since_s": backoff.failing_since_s}
 
 
 class _Throttle:
@@ -267,15 +294,6 @@ def open_sink(flow: FlowSpec) -> Sink:
     """A flow's sink, not yet connected."""
     sink: Sink = registry.load("sinks", flow.to.type)(flow.target(), flow.name)
     return sink
-
-
-def _may_take(flow: FlowSpec, source: SourceConfig) -> bool:
-    """Whether a flow's patterns can match anything of a source: the first two parts of a namespace are its type and name."""
-    for pattern in flow.sources:
-        type_, _, rest = pattern.partition(".")
-        if fnmatchcase(source.type, type_) and fnmatchcase(source.name, rest.partition(".")[0] or "*"):
-            return True
-    return False
 
 
 def unexpected(what: str, error: Exception) -> FatalError:

@@ -120,6 +120,10 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        # Few schemas share a namespace, and hashing a hundred columns for each record would cost more than the record.
+        return hash(self.namespace)
+
     def column(self, name: str) -> Column:
         for column in self.columns:
             if column.name == name:
