@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -118,3 +120,30 @@ def test_killed_at_a_named_point(mariadb: MariaDb, database: str, flow: Path, po
     shop.transact(50)
     run_until_idle(flow)
     assert_same(mariadb, database, flow.parent)
+
+
+@pytest.mark.parametrize("how", ["kill9", "stop"])
+def test_the_source_goes_away_and_comes_back(tmp_path: Path, how: str) -> None:
+    with MariaDb() as server:
+        server.execute(
+            "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)"
+        )
+        flow = tmp_path / "flow.yaml"
+        flow.write_text(FLOW.format(server=server, database="shop"))
+
+        def arrived(*keys: int) -> bool:
+            target = tmp_path / "mart.db"
+            try:
+                return compare.sqlite_target_rows(target, "t", ["id"]) == [(str(key),) for key in keys]
+            except sqlite3.OperationalError:
+                return False
+
+        with running(flow) as process:
+            wait_for(lambda: arrived(1), process)
+            getattr(server, how)()
+            time.sleep(1)
+            server.start()
+            server.execute("INSERT INTO shop.t VALUES (2)")
+            wait_for(lambda: arrived(1, 2), process)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
