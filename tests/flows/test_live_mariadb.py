@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,35 @@ def test_into_every_target_and_on_from_where_it_stopped(
                 shop.transact(200)
     changes = logged_changes(tmp_path)
     assert len(changes) == len(set(changes)), "a change was captured twice"
+
+
+def test_targets_that_were_lost_are_filled_again(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    source = mariadb.connect(database, autocommit=False)
+    shop = Shop(source, seed=5)
+    shop.create()
+    shop.transact(100)
+    flow = write_flow(tmp_path, mariadb, database)
+    run_until_idle(flow)
+    shutil.rmtree(tmp_path / "lake")
+    (tmp_path / "mart.db").unlink()
+    shop.transact(50)
+    run_until_idle(flow)
+    for table in TABLES:
+        expected = compare.source_rows(source, table)
+        columns = as_of(tmp_path / "lake", f"mysql.db1.{database}.{table}").column_names
+        assert compare.lake_rows(tmp_path / "lake", f"mysql.db1.{database}.{table}") == expected
+        assert compare.sqlite_target_rows(tmp_path / "mart.db", table, columns) == expected
+
+
+def test_a_second_run_on_the_same_state_is_refused(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
+    flow = write_flow(tmp_path, mariadb, database)
+    with running(flow) as process:
+        wait_for((tmp_path / "mart.db").exists, process)
+        second = headrace("run", flow, "--until-idle")
+        assert second.code == 2
+        assert "another run is using the state" in second.err
+        assert process.poll() is None
 
 
 def test_start_latest_and_start_at_an_offset(mariadb: MariaDb, database: str, tmp_path: Path) -> None:

@@ -79,6 +79,9 @@ fn packet<'a>(cursor: &mut Cursor<'a>) -> Option<(&'a [u8], bool)> {
 /// Server shutdown, query interrupted, connection killed.
 const SHUTTING_DOWN: [u16; 3] = [1053, 1317, 1927];
 
+/// `MariaDB`'s own number for it.
+const SAME_SERVER_ID: u16 = 4052;
+
 fn server_error(payload: &[u8]) -> Fault {
     let mut cursor = Cursor::new(payload);
     let code = cursor.skip(1).and_then(|()| cursor.u16()).unwrap_or(0);
@@ -89,6 +92,9 @@ fn server_error(payload: &[u8]) -> Fault {
         return Fault::away(format!("the server ended the stream with error {code}: {text}"));
     }
     let fix = match code {
+        _ if code == SAME_SERVER_ID || text.contains("server_uuid/server_id") => {
+            "another capture or replica uses this server_id: give each its own `server_id` in the source"
+        }
         1236 => {
             "the position is no longer (or not) in the server's logs, or a setting is wrong, as its text says: load the tables again and start from there"
         }

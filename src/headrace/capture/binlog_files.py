@@ -23,16 +23,16 @@ class BinlogFiles:
 
     def check(self) -> None:
         """Raises what reading the first file would: no files at all, or files that are not binlogs."""
-        self.read(self.first())
+        self.read(self.first_position())
 
-    def first(self) -> BinlogPosition:
+    def first_position(self) -> BinlogPosition:
         names = self._names()
         if not names:
             raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
         return BinlogPosition(names[0], len(MAGIC))
 
-    def last(self) -> BinlogPosition:
-        self.first()
+    def last_position(self) -> BinlogPosition:
+        self.first_position()
         name = self._names()[-1]
         return BinlogPosition(name, self.size_bytes(name))
 

@@ -23,10 +23,10 @@ from headrace.capture.ddl import Ddl as Statement
 from headrace.capture.history import History, Notice, NoticeKind
 from headrace.capture.replica import Address, BinlogPosition, Replica, default_server_id
 from headrace.codec.binlog import BinlogReader, Ddl, Rows, TableInfo
-from headrace.errors import SourceError
+from headrace.errors import ConfigError, SourceError
 from headrace.model import LocalPath, SourceConfig
 from headrace.ums.change import ChangeBatch, Clear, Mark
-from headrace.ums.schema import ID, Column, Namespace, TableSchema
+from headrace.ums.schema import ID, SYSTEM_FIELDS, Column, Namespace, TableSchema
 
 _GATHER_ROWS = 50_000
 _GATHER_BYTES = 16 << 20
@@ -123,7 +123,7 @@ class MySqlSource:
 
     def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
         files = BinlogFiles(pattern)
-        position = _position_of(start) or self._first_of_files(files)
+        position = _position_of(start) or self._first_of(files)
         gatherer = _Gatherer(self._config, self._history(), start, network=False)
         gatherer.go_to(position, files.head(position.file))
         while True:
@@ -174,7 +174,7 @@ class MySqlSource:
     def _follow_server(self, start: Mark | None) -> Iterator[Event]:
         replica = self._connect()
         goal = replica.last_position()
-        position = _position_of(start) or self._first_of_server(replica, goal)
+        position = _position_of(start) or self._first_of(replica)
         gatherer = _Gatherer(self._config, self._history(), start, network=True)
         gatherer.go_to(position)
         replica.start_dump(position)
@@ -202,15 +202,19 @@ class MySqlSource:
         replica.check_settings()
         return replica
 
-    def _first_of_files(self, files: BinlogFiles) -> BinlogPosition:
-        if isinstance(self._config.start, BinlogPosition):
-            return self._config.start
-        return files.first() if self._config.start == "earliest" else files.last()
-
-    def _first_of_server(self, replica: Replica, last: BinlogPosition) -> BinlogPosition:
-        if isinstance(self._config.start, BinlogPosition):
-            return self._config.start
-        return replica.first_position() if self._config.start == "earliest" else last
+    def _first_of(self, log: BinlogFiles | Replica) -> BinlogPosition:
+        start, last = self._config.start, log.last_position()
+        if start == "latest":
+            return last
+        first = log.first_position()
+        if not isinstance(start, BinlogPosition):
+            return first
+        if not first.order <= start.order <= last.order:
+            raise ConfigError(
+                f"`start: {start}` is not in the source's log, which goes from {first} to {last}",
+                fix="name a position in between, or earliest or latest",
+            )
+        return start
 
 
 class _Gatherer:
@@ -306,6 +310,12 @@ def _described(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
             f"the binlog does not say the column names of {info.schema}.{info.table}",
             fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
         )
+    reserved = {field.name for field in SYSTEM_FIELDS} & {column.name for column in info.columns}
+    if reserved:
+        raise SourceError(
+            f"{info.schema}.{info.table} has a column {min(reserved)}, a name that headrace needs",
+            fix="name the tables in `tables` so that this one is not among them, or rename the column at the source",
+        )
     columns = tuple(
         Column(column.name, schema.field(column.name).type, column.source_type, column.nullable)
         for column in info.columns
@@ -342,12 +352,9 @@ def _json(position: BinlogPosition) -> dict[str, object]:
 
 
 def _id(position: BinlogPosition) -> int:
-    return _number(position.file) * 10**12 + position.offset
+    number, offset = position.order
+    return number * 10**12 + offset
 
 
 def _reached(mark: Mark, goal: BinlogPosition) -> bool:
-    return (_number(mark.position["file"]), mark.position["offset"]) >= (_number(goal.file), goal.offset)
-
-
-def _number(file: str) -> int:
-    return int(file.rpartition(".")[2])
+    return BinlogPosition(mark.position["file"], mark.position["offset"]).order >= goal.order

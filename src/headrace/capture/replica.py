@@ -62,6 +62,14 @@ class BinlogPosition:
     file: str
     offset: int
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What positions of one server are compared by."""
+        return int(self.file.rpartition(".")[2]), self.offset
+
 
 class Replica:
     """One connection to a server; first asks questions, then becomes a stream of binlog bytes."""
@@ -81,7 +89,8 @@ class Replica:
                 host=address.host,
                 port=address.port,
                 user=address.user,
-                password=address.password,
+                # As bytes: PyMySQL would encode text as latin1.
+                password=address.password.encode(),
                 connect_timeout=10,
                 read_timeout=_READ_TIMEOUT_S,
                 write_timeout=10,

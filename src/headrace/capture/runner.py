@@ -33,6 +33,8 @@ class Captured:
     mark: Mark | None = None
     notices: list[str] = field(default_factory=list)
     caught_up: bool = False
+    problem: str = ""
+    """The message of the outage that is being waited out, empty while all is well."""
 
 
 def resume_point(log: Log, topic: str) -> Mark | None:
@@ -69,6 +71,7 @@ def run_capture(
                 _must_not_fall(captured.mark, event.mark)
                 _append(log, topic, event, captured)
                 backoff.worked()
+                captured.problem = ""
                 if event.mark is not None:
                     source.confirm(event.mark)
                     captured.caught_up = event.caught_up
@@ -76,6 +79,8 @@ def run_capture(
                     if over() or (until_idle and event.caught_up):
                         return captured
         except RetryableError as error:
+            captured.problem = error.message
+            progress(captured)
             pause_s = backoff.failed(error)
             if over():
                 return captured

@@ -28,6 +28,11 @@ def binlog(files: tuple[Path, ...], tables: tuple[str, ...], form: str) -> None:
 
     What stands before damage or before something that cannot be decoded is printed; then comes the error, with file and offset.
     """
+    for pattern in tables:
+        if pattern.count(".") != 1:
+            raise ConfigError(
+                f"'{pattern}' names no table", fix="write --tables schema.table, with * and ? if you like"
+            )
     for path in files:
         reader = BinlogReader(tables, before_images=True)
         try:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from headrace.errors import ConfigError
+from headrace.files import make_directories
 from headrace.flow.load import load
 from headrace.flow.spec import PipelineSpec
 from headrace.lake.asof import as_of, snapshot
@@ -86,11 +87,13 @@ def _prepare(directory: Path) -> Path:
     flow = directory / "shop.yaml"
     if not (SHOP / "binlog").is_dir():
         raise ConfigError(f"the recorded shop is not at {SHOP}", fix="run the demo from a checkout of the source")
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory", fix="name another directory with --dir")
     if directory.exists() and any(directory.iterdir()):
         if not flow.exists():
             raise ConfigError(f"{directory} holds something else", fix="name another directory with --dir")
         shutil.rmtree(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directories(directory)
     flow.write_text(_FLOW.format(binlogs=SHOP / "binlog", file=flow))
     return flow
 

@@ -48,10 +48,12 @@ def capture(file: Path, until_idle: bool) -> None:
     said: set[str] = set()
 
     def say(captured: Captured) -> None:
-        for notice in captured.notices:
-            if notice not in said:
-                said.add(notice)
-                click.echo(f"headrace: notice: {notice}", err=True)
+        told = [f"notice: {notice}" for notice in captured.notices]
+        told += [f"waiting: {captured.problem}"] if captured.problem else []
+        for text in told:
+            if text not in said:
+                said.add(text)
+                click.echo(f"headrace: {text}", err=True)
 
     with _stopped_by_signals() as stop:
         captured = capture_all(pipeline, over=stop.is_set, until_idle=until_idle, progress=say)

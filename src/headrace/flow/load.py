@@ -27,7 +27,12 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpe
     """Reads and validates a flow file; ConfigError with ``file:line`` when it is wrong."""
     root = _compose(path)
     reader = _Reader(path, environment)
-    value = reader.value(root, ())
+    try:
+        value = reader.value(root, ())
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(path, error) from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} refers to itself", fix="take the alias out that names what it stands in") from error
     try:
         return PipelineSpec.model_validate(value, context={BASE: path.resolve().parent})
     except ValidationError as error:
@@ -43,9 +48,7 @@ def _compose(path: Path) -> yaml.Node:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text", fix="save the flow file as UTF-8") from error
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        problem = " ".join(filter(None, (error.context, error.problem)))
-        raise ConfigError(f"not valid YAML: {problem}", fix="correct the line", where=f"{path}:{line}") from error
+        raise _not_yaml(path, error) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {error}", fix="correct the file") from error
     if not isinstance(root, yaml.MappingNode):
@@ -53,6 +56,16 @@ def _compose(path: Path) -> yaml.Node:
             "a flow file is a mapping", fix="start with `source:`, `log:`, `state:`, `flows:`", where=f"{path}:1"
         )
     return root
+
+
+def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> ConfigError:
+    line = error.problem_mark.line + 1 if error.problem_mark else 1
+    problem = " ".join(filter(None, (error.context, error.problem)))
+    return ConfigError(
+        f"not valid YAML: {problem}",
+        fix="correct the line (text with braces, brackets, colons or a ${VARIABLE} inside braces needs quotes)",
+        where=f"{path}:{line}",
+    )
 
 
 class _Reader:

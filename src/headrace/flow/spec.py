@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from itertools import combinations
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationInfo, model_validator
@@ -111,6 +113,17 @@ class PipelineSpec(Model):
             twice = sorted({name for name in used if used.count(name) > 1})
             if twice:
                 raise ValueError(f"{what} names must be unique; used twice: {', '.join(twice)}")
+        return self
+
+    @model_validator(mode="after")
+    def _places_keep_apart(self) -> PipelineSpec:
+        places = {"state": self.state, "log": getattr(self.log, "path", None)}
+        places |= {f"the lake of flow {flow.name}": getattr(flow.to, "path", None) for flow in self.flows}
+        taken = {what: Path(path).resolve() for what, path in places.items() if path is not None}
+        for (one, here), (other, there) in combinations(taken.items(), 2):
+            both_lakes = "lake" in one and "lake" in other
+            if not both_lakes and (here == there or here in there.parents or there in here.parents):
+                raise ValueError(f"{one} and {other} must not be in one another: {here}, {there}")
         return self
 
     @model_validator(mode="after")

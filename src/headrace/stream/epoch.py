@@ -14,8 +14,8 @@ Crash story. A kill at each of these points loses nothing and repeats nothing in
 * ``epoch.started`` (S0) nothing was done; the epoch runs again from the end of n-1.
 * ``epoch.working`` (S1) between commits. Capture: changes and mark are in the log as one unit or not at all, the next attempt
   resumes at the newest mark. Lake: files and log position are visible in one atomic commit or not at all, the next attempt asks
-  the lake for its position. Databases: the next attempt starts from the end of n-1 and writes changes again; only a larger
-  `_ums_id_` wins, so that changes nothing.
+  the lake for its position. Databases: rows and position are one transaction, likewise. A store that cannot remember a position:
+  the next attempt starts from the end of n-1 and writes changes again; only a larger `_ums_id_` wins, so that changes nothing.
 * ``epoch.finished`` (before S2) as S1: all is in the targets, the ledger does not know; the epoch runs again, from its start.
 * ``epoch.recorded`` (after S2) the ledger knows, Spark does not; Spark runs epoch n again, the task finds n in the ledger and hands
   out the recorded message without doing anything.

@@ -310,6 +310,7 @@ def _capture_figures(captured: Captured) -> Json:
         "position": captured.mark.position if captured.mark else None,
         "commit_ts_us": captured.mark.commit_ts_us if captured.mark else None,
         "notices": captured.notices,
+        "problem": captured.problem,
     }
 
 

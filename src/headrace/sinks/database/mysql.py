@@ -147,7 +147,7 @@ class MySql(Dialect):
                 host=at.host,
                 port=at.port,
                 user=at.user,
-                password=at.password,
+                password=at.password.encode(),
                 database=at.database or None,
                 charset="utf8mb4",
                 connect_timeout=10,

@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, field_validator
 from headrace.errors import ConfigError, DataError, HeadraceError
 from headrace.model import Component, StoreUrl
 from headrace.sinks.base import Capabilities, Position, Sink
-from headrace.sinks.database import tombstones
+from headrace.sinks.database import positions, tombstones
 from headrace.sinks.database.dialect import ACTIVE, PARAMETER, SYSTEM_COLUMNS, Destination, Target
 from headrace.sinks.database.evolve import prepare
 from headrace.sinks.database.url import dialect_of, parse
@@ -82,10 +82,12 @@ class DatabaseSink(Sink):
     """One connection to one database."""
 
     Config = DatabaseConfig
-    capabilities = Capabilities(needs_key=True, remembers_position=False, scans=True)
+    capabilities = Capabilities(needs_key=True, remembers_position=True, scans=True)
 
     def __init__(self, config: DatabaseConfig, flow: str) -> None:
         self._config = config
+        self._flow = flow
+        self._positions: Destination | None = None
         self._dialect = dialect_of(config.url, config.db_schema)
         self._destinations: dict[Namespace, Destination] = {}
         self._newest: dict[str, TableSchema] = {}
@@ -137,7 +139,17 @@ class DatabaseSink(Sink):
     def commit(self, position: Position) -> None:
         self._flush()
         with self._driver_errors():
+            self._dialect.upsert(self._position_table(), positions.row(self._flow, position))
             self._dialect.commit()
+
+    def position(self, topic: str, partition: int) -> Position | None:
+        with self._driver_errors():
+            return positions.find(self._dialect, self._position_table(), self._flow, topic, partition)
+
+    def _position_table(self) -> Destination:
+        if self._positions is None:
+            self._positions = prepare(self._dialect, positions.TARGET)
+        return self._positions
 
     def scan(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         target = self._target(self._with_key(table))
