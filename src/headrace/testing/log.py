@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import pytest
@@ -32,12 +33,13 @@ def values(records: list[Record]) -> list[bytes]:
     return [bytes(record.entry.value) for record in records]
 
 
-class LogConformance:
-    """The rules of `headrace.log.base.Log`, one test each."""
+class LogConformance(ABC):
+    """The rules of `headrace.log.base.Log`, one test each. Subclass it, give `open_log`, get every test."""
 
     @pytest.fixture
+    @abstractmethod
     def open_log(self) -> OpenLog:
-        raise NotImplementedError("a conformance class has a fixture open_log")
+        """Opens the log, which is empty at the start of a test; all that it returns share the log."""
 
     def test_opening_and_closing_an_unused_log_is_harmless(self, open_log: OpenLog) -> None:
         log = open_log()
