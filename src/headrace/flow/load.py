@@ -121,7 +121,7 @@ class _Reader:
         rest = "".join(f"\n  {self._path}:{number}: {text}" for number, text in messages[1:])
         return ConfigError(
             f"{first}{rest}",
-            fix="`headrace list` and docs/reference say which keys there are",
+            fix="correct these; `headrace list sinks --json` (sources, logs) says which options there are",
             where=f"{self._path}:{line}",
         )
 
