@@ -8,7 +8,6 @@ of commit for transactions of 1 and 10 rows.
 
 from __future__ import annotations
 
-import platform
 import sqlite3
 import statistics
 import sys
@@ -25,6 +24,7 @@ import pyarrow.compute as pc
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgresql import PostgreSql
 
+from bench.machine import write_results
 from headrace.sinks.base import Position
 from headrace.sinks.database import DatabaseSink
 from headrace.ums.change import ChangeBatch
@@ -184,15 +184,9 @@ def _quantiles(taken_ms: list[float]) -> str:
 
 def main() -> None:
     stores = {store.__name__: store for store in (sqlite, postgresql, mariadb)}
-    print(
-        f"Python {platform.python_version()}, pyarrow {pa.__version__}, {platform.machine()}, SQLite {sqlite3.sqlite_version}"
-    )
-    print(
-        "| store | bare driver, rows/s | insert, rows/s (of bare) | half-stale update | 1 row, ms p50/p99 | 10 rows, ms p50/p99 |"
-    )
-    print("|---|---|---|---|---|---|")
-    for name in sys.argv[1:] or stores:
-        print(measure(stores[name]), flush=True)
+    head = "| store | bare driver, rows/s | insert, rows/s (of bare) | half-stale update | 1 row, ms p50/p99 | 10 rows, ms p50/p99 |"
+    lines = [measure(stores[name]) for name in sys.argv[1:] or stores]
+    write_results("database_sink", [head, "|---|---|---|---|---|---|", *lines])
 
 
 if __name__ == "__main__":
