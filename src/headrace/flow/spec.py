@@ -99,7 +99,7 @@ class PipelineSpec(Model):
     """Directory of positions, checkpoints and schema versions."""
     flows: list[FlowSpec] = Field(default_factory=list)
     """What is delivered where; none in a file for `headrace capture`."""
-    epoch: Annotated[Duration, Field(gt=0.2)] = 60.0
+    epoch: Annotated[Duration, Field(gt=0.2)] = 300.0
     """How long a following epoch lasts; a shorter one makes stopping and Spark's bookkeeping finer, a longer one latency smoother."""
     give_up_after: Annotated[Duration, Field(ge=0)] = 60.0
     """How long a source or target may stay away before the run ends with an error (nothing is lost: start again)."""
