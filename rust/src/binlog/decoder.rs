@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cursor::Cursor;
+use super::definition::Definition;
 use super::event::{self, Format, Gtid, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
@@ -20,6 +21,8 @@ use super::tables::Tables;
 pub struct Stop {
     pub rows: usize,
     pub bytes: usize,
+    /// Also behind each statement that changes what tables are.
+    pub at_ddl: bool,
 }
 
 /// A position between transactions.
@@ -60,9 +63,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(include: Include, before_images: bool, network: bool) -> Self {
+    pub fn new(include: Include, before_images: bool, network: bool, names_required: bool) -> Self {
         Self {
-            tables: Tables::new(include, before_images),
+            tables: Tables::new(include, before_images, names_required),
             network,
             place: Place::none(),
             expects_magic: false,
@@ -153,6 +156,9 @@ impl Decoder {
             };
             self.take_event(&frame.event)?;
             *used += frame.used;
+            if stop.at_ddl && self.behind_ddl() {
+                break;
+            }
             if self.at_boundary() && (self.pending.rows >= stop.rows || self.pending.bytes >= stop.bytes) {
                 break;
             }
@@ -310,6 +316,7 @@ impl Decoder {
             ts_us: self.transaction.ts_us.unwrap_or(header.ts_us()),
             started_us: header.ts_us() + i64::from(query.micros),
             time_zone: query.time_zone.clone(),
+            server_charset: query.server_charset,
         };
         self.advance_commit_ts(header);
         self.pending.add_ddl(ddl)
@@ -380,6 +387,15 @@ impl Decoder {
 
     pub fn at_boundary(&self) -> bool {
         !self.transaction.open
+    }
+
+    /// The newest that was decoded and not taken is a statement.
+    pub fn behind_ddl(&self) -> bool {
+        self.pending.ends_with_ddl()
+    }
+
+    pub fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.tables.define(schema, table, definition);
     }
 
     pub fn incomplete_at(&self) -> Option<u64> {

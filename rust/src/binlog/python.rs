@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use super::decoder::{self, Decoder, Stop};
+use super::definition::Definition;
 use super::fault::{Blame, Fault};
 use super::include::Include;
 use super::pending::{self, Item};
@@ -56,13 +57,13 @@ pub struct BinlogDecoder {
 #[pymethods]
 impl BinlogDecoder {
     #[new]
-    #[pyo3(signature = (*, include, before_images=false, network=false))]
+    #[pyo3(signature = (*, include, before_images=false, network=false, names_required=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
-    fn new(include: Vec<String>, before_images: bool, network: bool) -> PyResult<Self> {
+    fn new(include: Vec<String>, before_images: bool, network: bool, names_required: bool) -> PyResult<Self> {
         let include = Include::new(&include).map_err(|pattern| {
             PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
         })?;
-        Ok(Self { decoder: Decoder::new(include, before_images, network) })
+        Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })
     }
 
     fn start(&mut self, py: Python<'_>, file: &str, offset: u64, commit_ts_us: i64) -> PyResult<()> {
@@ -74,7 +75,7 @@ impl BinlogDecoder {
         self.decoder.prime(slice(&head)?).map_err(|fault| raise(py, fault))
     }
 
-    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes))]
+    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes, stop_at_ddl=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
     fn feed(
         &mut self,
@@ -82,9 +83,10 @@ impl BinlogDecoder {
         data: PyBuffer<u8>,
         stop_after_rows: usize,
         stop_after_bytes: usize,
+        stop_at_ddl: bool,
     ) -> PyResult<usize> {
         let bytes = slice(&data)?;
-        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes };
+        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes, at_ddl: stop_at_ddl };
         py.detach(|| self.decoder.feed(bytes, stop)).map_err(|fault| raise(py, fault))
     }
 
@@ -96,6 +98,11 @@ impl BinlogDecoder {
         });
         let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
         Ok(Batches { items: items.collect::<PyResult<_>>()?, boundary })
+    }
+
+    #[pyo3(signature = (schema, table, definition))]
+    fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.decoder.define(schema, table, definition);
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
@@ -122,6 +129,11 @@ impl BinlogDecoder {
     #[getter]
     fn at_boundary(&self) -> bool {
         self.decoder.at_boundary()
+    }
+
+    #[getter]
+    fn behind_ddl(&self) -> bool {
+        self.decoder.behind_ddl()
     }
 
     #[getter]
@@ -167,6 +179,7 @@ pub struct Ddl {
     ts_us: i64,
     started_us: i64,
     time_zone: Option<String>,
+    server_charset: Option<&'static str>,
 }
 
 impl From<pending::Ddl> for Ddl {
@@ -180,6 +193,7 @@ impl From<pending::Ddl> for Ddl {
             ts_us: ddl.ts_us,
             started_us: ddl.started_us,
             time_zone: ddl.time_zone,
+            server_charset: ddl.server_charset,
         }
     }
 }
