@@ -216,7 +216,7 @@ class History:
         notices = []
         for change in changes:
             name = change.column.casefold()
-            if change.definition is None or (change.if_not_exists and name in present and name not in dropped):
+            if change.definition is None or (change.conditional and name in present and name not in dropped):
                 continue
             try:
                 added.append((name, initial_default(change.definition, ddl)))
