@@ -391,16 +391,24 @@ fn labels(traits: &Traits, name: &str, bytes: usize) -> Read<Shape> {
     })
 }
 
+/// Kinds of geometry by their numbers.
+const GEOMETRIES: [&str; 8] = [
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+];
+
 fn geometry(kind: Option<u64>) -> &'static str {
-    const KINDS: [&str; 8] = [
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geometrycollection",
-    ];
-    kind.and_then(|kind| usize::try_from(kind).ok()).and_then(|kind| KINDS.get(kind)).copied().unwrap_or("geometry")
+    let name = kind.and_then(|kind| usize::try_from(kind).ok()).and_then(|kind| GEOMETRIES.get(kind));
+    name.copied().unwrap_or("geometry")
+}
+
+/// The number of a kind of geometry.
+pub fn geometry_number(name: &str) -> Option<u64> {
+    GEOMETRIES.iter().zip(0..).find(|(known, _)| **known == name).map(|(_, number)| number)
 }

@@ -7,7 +7,7 @@ use pyo3::FromPyObject;
 
 use super::addresses::Address;
 use super::charset::Charset;
-use super::columns::{Traits, code};
+use super::columns::{Traits, code, geometry_number};
 use super::fault::{Fault, Read};
 
 const FIX: &str = "give a dump of the tables' definitions (mysqldump --no-data) as they were where the log begins, as `schema` of \
@@ -98,6 +98,7 @@ impl DefinedColumn {
             traits.unsigned = self.unsigned;
         }
         traits.address = self.address();
+        traits.geometry = traits.geometry.or_else(|| geometry_number(&self.kind));
         if traits.labels.is_none() && !self.labels.is_empty() {
             traits.labels = Some(self.labels.as_slice().into());
         }
@@ -157,10 +158,9 @@ impl DefinedColumn {
             "set" => code == SET,
             // MariaDB keeps JSON as text.
             "json" => matches!(code, JSON | TINY_BLOB..=BLOB),
-            "geometry" => code == GEOMETRY,
             // MariaDB keeps a VECTOR as bytes.
             "vector" => matches!(code, VECTOR | VARCHAR),
-            _ => false,
+            other => code == GEOMETRY && geometry_number(other).is_some(),
         }
     }
 }

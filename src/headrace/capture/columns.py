@@ -30,21 +30,21 @@ class ColumnDefinition:
     """The key that the column's own PRIMARY KEY or UNIQUE makes."""
     after: str | None = None
     """The column behind which it is put; empty: FIRST; None: the statement does not say it."""
+    ends_row: bool = False
+    """GENERATED ALWAYS AS ROW END."""
 
     def defined(self, charset: str | None) -> DefinedColumn:
-        """As the decoder needs it, in a table of this character set; UnreadableError when its type is not known."""
-        kind = _KINDS.get(self.type)
-        if kind is None:
-            raise UnreadableError
-        labels = tuple(label.rstrip(" ") for label in self.arguments) if kind in ("enum", "set") else ()
-        return DefinedColumn(self.name, kind, self.unsigned, self._charset(kind, charset), labels)
+        """As the decoder needs it, in a table of this character set."""
+        type_ = _SYNONYMS.get(self.type, self.type)
+        labels = tuple(label.rstrip(" ") for label in self.arguments) if type_ in ("ENUM", "SET") else ()
+        return DefinedColumn(self.name, type_.lower(), self.unsigned, self._charset(type_, charset), labels)
 
-    def _charset(self, kind: str, default: str | None) -> str | None:
-        if kind in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"):
+    def _charset(self, type_: str, default: str | None) -> str | None:
+        if type_ in _TEXTS:
             return self.charset or default
-        if kind == "json":
+        if type_ == "JSON":
             return "utf8mb4"
-        return "binary" if kind.endswith(("binary", "blob")) else None
+        return "binary" if type_.endswith(("BINARY", "BLOB")) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,70 +57,19 @@ class KeyDefinition:
     """The primary key, or UNIQUE over whole columns."""
 
 
-_KINDS = {
-    **{
-        name: name.lower()
-        for name in [
-            "TINYINT",
-            "SMALLINT",
-            "MEDIUMINT",
-            "INT",
-            "BIGINT",
-            "FLOAT",
-            "DOUBLE",
-            "DECIMAL",
-            "BIT",
-            "YEAR",
-            "DATE",
-            "TIME",
-            "DATETIME",
-            "TIMESTAMP",
-            "CHAR",
-            "VARCHAR",
-            "BINARY",
-            "VARBINARY",
-            "TINYTEXT",
-            "TEXT",
-            "MEDIUMTEXT",
-            "LONGTEXT",
-            "TINYBLOB",
-            "BLOB",
-            "MEDIUMBLOB",
-            "LONGBLOB",
-            "ENUM",
-            "SET",
-            "JSON",
-            "GEOMETRY",
-            "VECTOR",
-            "UUID",
-            "INET4",
-            "INET6",
-        ]
-    },
-    **dict.fromkeys(["BOOL", "BOOLEAN", "INT1"], "tinyint"),
-    "INT2": "smallint",
-    **dict.fromkeys(["INT3", "MIDDLEINT"], "mediumint"),
-    **dict.fromkeys(["INTEGER", "INT4"], "int"),
-    **dict.fromkeys(["INT8", "SERIAL"], "bigint"),
-    **dict.fromkeys(["FLOAT4", "REAL", "FLOAT8"], "double"),
-    **dict.fromkeys(["DEC", "NUMERIC", "FIXED"], "decimal"),
-    "VARCHARACTER": "varchar",
-    **dict.fromkeys(
-        [
-            "POINT",
-            "LINESTRING",
-            "POLYGON",
-            "MULTIPOINT",
-            "MULTILINESTRING",
-            "MULTIPOLYGON",
-            "GEOMETRYCOLLECTION",
-            "GEOMCOLLECTION",
-        ],
-        "geometry",
-    ),
+_SYNONYMS = {
+    **dict.fromkeys(["BOOL", "BOOLEAN", "INT1"], "TINYINT"),
+    "INT2": "SMALLINT",
+    **dict.fromkeys(["INT3", "MIDDLEINT"], "MEDIUMINT"),
+    **dict.fromkeys(["INTEGER", "INT4"], "INT"),
+    **dict.fromkeys(["INT8", "SERIAL"], "BIGINT"),
+    "FLOAT4": "FLOAT",
+    **dict.fromkeys(["REAL", "FLOAT8"], "DOUBLE"),
+    **dict.fromkeys(["DEC", "NUMERIC", "FIXED"], "DECIMAL"),
+    "VARCHARACTER": "VARCHAR",
+    "GEOMCOLLECTION": "GEOMETRYCOLLECTION",
 }
-"""Types and their synonyms -> what the decoder calls them (rust/src/binlog/definition.rs)."""
-
+_TEXTS = frozenset(["CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"])
 _NATIONAL = {"NCHAR": "CHAR", "NVARCHAR": "VARCHAR"}
 _ATTRIBUTE_CHARSETS = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}
 
@@ -150,6 +99,7 @@ def read_column(cursor: Cursor) -> ColumnDefinition:
         found.computed,
         KeyDefinition(found.key, (name,), tells_rows_apart=True) if found.key is not None else None,
         found.after,
+        found.ends_row,
     )
 
 
@@ -187,20 +137,13 @@ class _Attributes:
         self.default: tuple[Token, ...] | None = None
         self.key: str | None = "" if serial else None
         self.after: str | None = None
+        self.ends_row = False
 
     def read(self, cursor: Cursor) -> None:
         if _opens(cursor):
             cursor.group()
         elif cursor.accept("NOT", "NULL"):
             self.nullable = False
-        elif cursor.accept("PRIMARY") or cursor.accept("KEY"):
-            cursor.accept("KEY")
-            self.nullable, self.key = False, PRIMARY
-        elif cursor.accept("UNIQUE"):
-            cursor.accept("KEY")
-            self.key = "" if self.key is None else self.key
-        elif cursor.accept("SERIAL", "DEFAULT", "VALUE"):
-            self.nullable, self.computed, self.key = False, True, self.key or ""
         elif cursor.accept("SET", "DEFAULT"):  # of REFERENCES … ON DELETE
             pass
         elif cursor.accept("DEFAULT"):
@@ -209,13 +152,32 @@ class _Attributes:
             self.unsigned = True
         elif cursor.any_of("AUTO_INCREMENT", "GENERATED", "AS"):
             self.computed = True
-        elif cursor.accept("FIRST"):
+            self.ends_row = self.ends_row or cursor.accept("ROW", "END")
+        elif not self._key(cursor) and not self._place(cursor) and not self._charset(cursor):
+            cursor.accept("COMMENT")
+            cursor.take()
+
+    def _key(self, cursor: Cursor) -> bool:
+        if cursor.any_of("PRIMARY", "KEY"):
+            cursor.accept("KEY")
+            self.nullable, self.key = False, PRIMARY
+        elif cursor.accept("UNIQUE"):
+            cursor.accept("KEY")
+            self.key = self.key or ""
+        elif cursor.accept("SERIAL", "DEFAULT", "VALUE"):
+            self.nullable, self.computed, self.key = False, True, self.key or ""
+        else:
+            return False
+        return True
+
+    def _place(self, cursor: Cursor) -> bool:
+        if cursor.accept("FIRST"):
             self.after = ""
         elif cursor.accept("AFTER"):
             self.after = cursor.name()
-        elif not self._charset(cursor):
-            cursor.accept("COMMENT")
-            cursor.take()
+        else:
+            return False
+        return True
 
     def _charset(self, cursor: Cursor) -> bool:
         word = cursor.next.text.upper() if cursor.next.kind == "word" else ""

@@ -24,6 +24,7 @@ from headrace.capture.columns import (
     read_key,
 )
 from headrace.capture.tokens import END, Cursor, Token, UnreadableError, split, tokens
+from headrace.codec import binlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class Ddl:
     """The session's: an offset such as ``+02:00`` or a name such as ``Europe/Berlin``; None when the log does not tell."""
     server_charset: str | None = None
     """What a schema created without a character set gets; None when the log does not tell."""
+
+    @classmethod
+    def of(cls, item: binlog.Ddl) -> Ddl:
+        """As the decoder gives it."""
+        return cls(item.schema, item.sql, item.id, item.ts_us, item.started_us, item.time_zone, item.server_charset)
 
 
 class Effect(StrEnum):
@@ -100,6 +106,17 @@ class Change:
     mentions: frozenset[str] = field(default=frozenset())
     """UNREAD: all words and names of the statement."""
 
+    def touches(self, schema: str, table: str) -> bool:
+        """Whether a table may be another one after it."""
+        if self.effect is Effect.UNREAD and not self.table:
+            return table in self.mentions and schema in self.mentions | {self.schema}
+        if self.effect is Effect.DROP_SCHEMA:
+            return schema == self.schema
+        names = [(self.schema, self.table)]
+        if self.effect is Effect.RENAME:
+            names.append((self.new_schema, self.new_name))
+        return (schema, table) in names
+
 
 # --- statements
 
@@ -141,8 +158,12 @@ _HARMLESS_VERBS = frozenset(
 
 def read(ddl: Ddl) -> list[Change]:
     """All that a statement does to tables, its clauses in their order."""
-    found = tokens(ddl.sql)
-    cursor = Cursor(found, ddl.schema)
+    return read_tokens(tokens(ddl.sql), ddl.schema)
+
+
+def read_tokens(found: list[Token], schema: str) -> list[Change]:
+    """As `read`, of a statement in tokens."""
+    cursor = Cursor(found, schema)
     if cursor.accept("SET", "STATEMENT"):
         while cursor.next is not END and not cursor.accept("FOR"):
             cursor.take()
@@ -150,11 +171,11 @@ def read(ddl: Ddl) -> list[Change]:
     reader = _VERBS.get(verb.text.upper()) if verb.kind == "word" else None
     if reader is None:
         harmless = verb is END or (verb.kind == "word" and verb.text.upper() in _HARMLESS_VERBS)
-        return [] if harmless else [_unread(ddl.schema, "", found)]
+        return [] if harmless else [_unread(schema, "", found)]
     try:
         return reader(cursor)
     except UnreadableError:
-        return [_unread(ddl.schema, "", found)]
+        return [_unread(schema, "", found)]
 
 
 def _unread(schema: str, table: str, found: list[Token]) -> Change:
@@ -173,7 +194,7 @@ def _drop(cursor: Cursor) -> list[Change]:
         return [Change(Effect.DROP_SCHEMA, cursor.name())]
     if cursor.accept("INDEX"):
         return _drop_index(cursor)
-    if not cursor.any_of("TABLE", "TABLES"):
+    if not cursor.any_of("TABLE", "TABLES", "SEQUENCE"):
         return []  # views, users, temporary tables, …
     cursor.accept("IF", "EXISTS")
     changes = [Change(Effect.DROP, *cursor.table())]
@@ -190,6 +211,8 @@ def _create(cursor: Cursor) -> list[Change]:
     unique = cursor.accept("UNIQUE")
     if cursor.accept("INDEX"):
         return _create_index(cursor, unique=unique)
+    if cursor.accept("SEQUENCE"):
+        return _create_sequence(cursor, replaces=replaces)
     if not cursor.accept("TABLE"):
         return []  # views, users, temporary tables, …
     conditional = cursor.accept("IF", "NOT", "EXISTS")
@@ -228,7 +251,24 @@ def _created(cursor: Cursor, schema: str, table: str, *, conditional: bool) -> l
         cursor.tokens[at].is_word("WITH") and Cursor(cursor.tokens[at + 1 :], schema).accept("SYSTEM", "VERSIONING")
         for at in range(len(cursor.tokens))
     )
-    return [created, Change(Effect.VERSIONED, schema, table)] if versioned else [created]
+    if not versioned:
+        return [created]
+    ends = [Change(Effect.VERSIONED, schema, table, definition=column) for column in columns if column.ends_row]
+    return [created, *(ends or [Change(Effect.VERSIONED, schema, table)])]
+
+
+_SEQUENCE = (
+    "(next_not_cached_value BIGINT, minimum_value BIGINT, maximum_value BIGINT, start_value BIGINT, increment BIGINT,\
+ cache_size BIGINT UNSIGNED, cycle_option TINYINT UNSIGNED, cycle_count BIGINT)"
+)
+
+
+def _create_sequence(cursor: Cursor, *, replaces: bool) -> list[Change]:
+    """MariaDB: a table of one row, which always has the same columns."""
+    conditional = cursor.accept("IF", "NOT", "EXISTS")
+    schema, table = cursor.table()
+    created = _created(Cursor(tokens(_SEQUENCE), schema), schema, table, conditional=conditional)
+    return [Change(Effect.DROP, schema, table), *created] if replaces else created
 
 
 def _charset_option(cursor: Cursor) -> str | None:

@@ -20,9 +20,12 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from headrace.capture.base import Event
 from headrace.capture.binlog_files import MAGIC, BinlogFiles
 from headrace.capture.ddl import Ddl as Statement
+from headrace.capture.definitions import Definer
+from headrace.capture.dump import learn_from_dump
 from headrace.capture.history import History, Notice, NoticeKind
 from headrace.capture.replica import Address, BinlogPosition, Replica, default_server_id
-from headrace.codec.binlog import BinlogReader, Ddl, Rows, TableInfo
+from headrace.capture.server_definitions import learn_from_server
+from headrace.codec.binlog import BinlogReader, Boundary, Ddl, Rows, TableInfo
 from headrace.errors import ConfigError, SourceError
 from headrace.model import LocalPath, SourceConfig
 from headrace.ums.change import ChangeBatch, Clear, Mark
@@ -60,6 +63,9 @@ class MySqlConfig(SourceConfig):
     """Which tables, as ``schema.table`` patterns with ``*`` and ``?``."""
     start: Annotated[Literal["earliest", "latest"] | BinlogPosition, BeforeValidator(_start_position)] = "earliest"
     """Where the first run begins: earliest, latest or FILE:OFFSET. Later runs go on where the log ends."""
+    dump: Annotated[LocalPath | None, Field(alias="schema")] = None
+    """A dump of the tables' definitions as they were where the log begins (``mysqldump --no-data --databases shop``): for a log without
+    full metadata (binlog_row_metadata) whose tables neither its own statements nor the server can tell."""
     server_id: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] | None = None
     """The id under which the server knows this replica; must be unique among its replicas. By default made from the name."""
 
@@ -175,7 +181,9 @@ class MySqlSource:
         replica = self._connect()
         goal = replica.last_position()
         position = _position_of(start) or self._first_of(replica)
-        gatherer = _Gatherer(self._config, self._history(), start, network=True)
+        history = self._history()
+        learn_from_server(self._connection, history.definitions, self._config.captures, position)
+        gatherer = _Gatherer(self._config, history, start, network=True)
         gatherer.go_to(position)
         replica.start_dump(position)
         speak_at = time.monotonic()
@@ -188,18 +196,25 @@ class MySqlSource:
                 yield replace(event, caught_up=event.mark is not None and _reached(event.mark, goal))
 
     def _history(self) -> History:
-        return History.load(self._schemas, self._config.captures)
+        history = History.load(self._schemas, self._config.captures)
+        if self._config.dump is not None:
+            learn_from_dump(self._config.dump, history.definitions)
+        return history
 
     def _connect(self) -> Replica:
+        self.close()
+        replica = self._replica = self._connection()
+        replica.check_settings()
+        return replica
+
+    def _connection(self) -> Replica:
         config = self._config
         assert config.host is not None
         assert config.user is not None
         server_id = config.server_id or default_server_id(config.name)
         address = Address(config.host, config.port, config.user, config.password.get_secret_value(), server_id)
-        self.close()
-        replica = self._replica = Replica(address)
+        replica = Replica(address)
         replica.connect()
-        replica.check_settings()
         return replica
 
     def _first_of(self, log: BinlogFiles | Replica) -> BinlogPosition:
@@ -222,20 +237,28 @@ class _Gatherer:
 
     def __init__(self, config: MySqlConfig, history: History, start: Mark | None, *, network: bool) -> None:
         self._source = config.name
-        self._reader = BinlogReader(config.tables, network=network)
+        self._reader = BinlogReader(config.tables, network=network, names_required=True)
         self._history = history
         self._mark = start
         self._in_transaction = False
         """A part of an unfinished transaction was handed out: the mark does not fit what is in the log now."""
         self._described: dict[int, TableSchema] = {}
+        self._definer = Definer(self._reader, history.definitions)
+        self._gathered: list[ChangeBatch | Clear] = []
+        self._gathered_rows = 0
+        self._gathered_bytes = 0
+        self._boundary: Boundary | None = None
+        self._notices: list[str] = []
 
     def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
         """Decodes from `position` on; of a recorded file `head` is the beginning, needed in its middle."""
         if self._mark is None:
-            self._mark = Mark(self._source, _json(position), _id(position), 0)
+            self._mark = Mark(self._source, _json(position), position.id, 0)
         head = head if position.offset > len(MAGIC) else b""
         self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
         self._in_transaction = False
+        self._forget()
+        self._definer.at(position.id)
 
     def position_in(self, file: str) -> BinlogPosition:
         """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
@@ -246,7 +269,16 @@ class _Gatherer:
     def feed(self, data: memoryview, *, one_transaction: bool = False) -> int:
         """Decodes `data` up to its last whole event, or to a transaction's end at which much (or one) has been gathered."""
         rows, size_bytes = (1, 1) if one_transaction else (_GATHER_ROWS, _GATHER_BYTES)
-        return self._reader.feed(data, rows=rows, size_bytes=size_bytes)
+        used = 0
+        while True:
+            with data[used:] as rest:
+                used += self._reader.feed(rest, rows=rows, size_bytes=size_bytes, stop_at_ddl=True)
+            if not self._reader.behind_ddl:
+                return used
+            # What comes behind a statement is of tables as they are after it.
+            self._gather()
+            if one_transaction or self.is_full:
+                return used
 
     def finish(self) -> None:
         """The file is followed by another: CorruptError when it ends within an event or transaction."""
@@ -254,7 +286,10 @@ class _Gatherer:
 
     @property
     def is_full(self) -> bool:
-        return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
+        return (
+            self._gathered_rows + self._reader.pending_rows >= _GATHER_ROWS
+            or self._gathered_bytes + self._reader.pending_bytes >= _GATHER_BYTES
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -263,30 +298,43 @@ class _Gatherer:
 
     @property
     def has_whole_transactions(self) -> bool:
-        return self._reader.pending_rows > 0 and self.is_whole
+        return self._gathered_rows + self._reader.pending_rows > 0 and self.is_whole
 
     def event(self, *, caught_up: bool = False) -> Event:
         """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
-        decoded = self._reader.take()
-        changes: list[ChangeBatch | Clear] = []
-        notices: list[str] = []
-        for item in decoded.items:
-            if isinstance(item, Rows):
-                changes.append(self._batch(item))
-                continue
-            statement = Statement(item.schema, item.sql, item.id, item.ts_us, item.started_us, item.time_zone)
-            for notice in self._history.statement(statement):
-                changes += self._clear(notice)
-                notices += _spoken(notice, item)
+        self._gather()
         self._history.save()
-        boundary = decoded.boundary
+        changes, notices, boundary = self._gathered, tuple(self._notices), self._boundary
+        self._forget()
         if boundary is not None:
             position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
             self._mark = Mark(self._source, position, boundary.id, boundary.commit_ts_us)
             self._in_transaction = False
         elif changes:
             self._in_transaction = True
-        return Event(changes, None if self._in_transaction else self._mark, caught_up, tuple(notices))
+        return Event(changes, None if self._in_transaction else self._mark, caught_up, notices)
+
+    def _forget(self) -> None:
+        """Nothing is gathered."""
+        self._gathered, self._notices, self._boundary = [], [], None
+        self._gathered_rows = self._gathered_bytes = 0
+
+    def _gather(self) -> None:
+        """Takes what the decoder has. The newest boundary is the one of all, unless rows of an unfinished transaction are behind it."""
+        self._gathered_rows += self._reader.pending_rows
+        self._gathered_bytes += self._reader.pending_bytes
+        decoded = self._reader.take()
+        for item in decoded.items:
+            if isinstance(item, Rows):
+                self._gathered.append(self._batch(item))
+                continue
+            statement = Statement.of(item)
+            for notice in self._history.statement(statement):
+                self._gathered += self._clear(notice)
+                self._notices += _spoken(notice, item)
+            self._definer.at(statement.id)
+        if decoded.boundary is not None or decoded.items:
+            self._boundary = decoded.boundary
 
     def _batch(self, rows: Rows) -> ChangeBatch:
         described = self._described.get(rows.index)
@@ -305,11 +353,6 @@ class _Gatherer:
 
 def _described(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
     """A table as the log describes it; the history gives it its version."""
-    if not info.named:
-        raise SourceError(
-            f"the binlog does not say the column names of {info.schema}.{info.table}",
-            fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
-        )
     reserved = {field.name for field in SYSTEM_FIELDS} & {column.name for column in info.columns}
     if reserved:
         raise SourceError(
@@ -349,11 +392,6 @@ def _position_of(mark: Mark | None) -> BinlogPosition | None:
 
 def _json(position: BinlogPosition) -> dict[str, object]:
     return {"file": position.file, "offset": position.offset, "gtid": ""}
-
-
-def _id(position: BinlogPosition) -> int:
-    number, offset = position.order
-    return number * 10**12 + offset
 
 
 def _reached(mark: Mark, goal: BinlogPosition) -> bool:

@@ -34,10 +34,6 @@ _WRONG_SETTINGS = {
         "SET GLOBAL binlog_format = 'ROW' and put binlog_format=ROW into the server's configuration",
     ),
     "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL' and put it into the server's configuration"),
-    "binlog_row_metadata": (
-        "FULL",
-        "SET GLOBAL binlog_row_metadata = 'FULL' and put it into the server's configuration",
-    ),
 }
 
 
@@ -69,6 +65,12 @@ class BinlogPosition:
     def order(self) -> tuple[int, int]:
         """What positions of one server are compared by."""
         return int(self.file.rpartition(".")[2]), self.offset
+
+    @property
+    def id(self) -> int:
+        """What is before it has smaller ids, what comes behind it larger ones."""
+        number, offset = self.order
+        return number * 10**12 + offset
 
 
 class Replica:
@@ -105,8 +107,7 @@ class Replica:
         found = {
             name: str(value)
             for name, value in self._rows(
-                "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
-                " ('log_bin', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata')"
+                "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'binlog_row_image')"
             )
         }
         wrong = [
@@ -131,6 +132,37 @@ class Replica:
         if not rows:
             raise SourceError(f"{self._address} has no binlog", fix="start the server with --log-bin")
         return BinlogPosition(str(rows[0][0]), int(rows[0][1]))
+
+    def describes_tables(self) -> bool:
+        """Whether the server writes names, keys and character sets into its log now (binlog_row_metadata=FULL)."""
+        return self._rows("SHOW GLOBAL VARIABLES LIKE 'binlog_row_metadata'") == [("binlog_row_metadata", "FULL")]
+
+    def tables(self) -> list[tuple[str, str]]:
+        """Schema and name of every table that the user may see; views and the server's own tables left out."""
+        rows = self._rows(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE NOT LIKE '%VIEW'"
+            " AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+        )
+        return [(str(schema), str(table)) for schema, table in rows]
+
+    def schema_charsets(self) -> list[tuple[str, str]]:
+        """The default character set of every schema that the user may see."""
+        rows = self._rows("SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA")
+        return [(str(schema), str(charset)) for schema, charset in rows]
+
+    def create_statement(self, schema: str, table: str) -> str | None:
+        """CREATE TABLE as the server tells it, with all that it implies; None when there is no such table any more."""
+        self._rows("SET SESSION sql_mode = '', sql_quote_show_create = 1")
+        name = ".".join(f"`{part.replace('`', '``')}`" for part in (schema, table))
+        try:
+            with self._connected().cursor() as cursor:
+                cursor.execute(f"SHOW CREATE TABLE {name}")
+                row = cursor.fetchone()
+        except pymysql.MySQLError as error:
+            if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+                return None
+            raise self._error(f"read the definition of {schema}.{table} at", error) from error
+        return None if row is None else str(row[1])
 
     def start_dump(self, position: BinlogPosition) -> None:
         """Asks for everything from `position` on; from now on only `read` makes sense."""
