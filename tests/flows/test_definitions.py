@@ -12,11 +12,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from headrace.capture.ddl import Ddl as Statement
-from headrace.capture.ddl import read
-from headrace.capture.definitions import Definer, Definitions
-from headrace.capture.replica import BinlogPosition
-from headrace.codec.binlog import BinlogReader, Rows, decode_file
+from headrace.capture.definitions import Definitions, decode_defined
+from headrace.codec.binlog import BinlogReader, Rows
 from tests.servers.mariadb import MariaDb
 
 _NAMES = ["a", "b", "c", "Dd", "e f", "g"]
@@ -82,7 +79,7 @@ _VALUES: dict[str, list[Any]] = {
     "inet4": ["10.0.0.0", "1.2.3.4"],
     "inet6": ["::", "fe80::1:0", "1:0:2:3:4:5:6:7", "::ffff:1.2.3.4"],
     "binary": ["ab", ""],
-    **dict.fromkeys(["char", "varchar", "text", "tinytext", "mediumtext"], ["ab", "", "xyz"]),
+    **{kind: ["ab", "", "xyz"] for kind in ("char", "varchar", "text", "tinytext", "mediumtext")},
 }
 
 
@@ -199,10 +196,8 @@ def decoded(paths: list[Path], schema: str) -> list[tuple[Any, ...]]:
     definitions = Definitions(lambda _schema, _table: True)
     for path in paths:
         reader = BinlogReader([f"{schema}.*"])
-        definer = Definer(reader, definitions)
-        definer.at(BinlogPosition(path.name, 0).id)
         with path.open("rb") as file:
-            for part in decode_file(reader, file, path.name):
+            for part in decode_defined(reader, definitions, file, path.name):
                 rows: list[tuple[Any, ...]] = []
                 for item in part.items:
                     if isinstance(item, Rows):
@@ -210,9 +205,6 @@ def decoded(paths: list[Path], schema: str) -> list[tuple[Any, ...]]:
                         columns = tuple((column.name, column.source_type) for column in table.columns)
                         values = zip(*(column.to_pylist() for column in item.data.columns), strict=True)
                         rows += [(row[0], table.table, columns, table.key, *row[4:]) for row in values]
-                    else:
-                        definitions.statement(read(Statement.of(item)), Statement.of(item))
-                        definer.at(item.id)
                 found += [row[1:] for row in sorted(rows, key=lambda row: row[0])]
     return found
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace.capture.definitions import Definitions, decode_defined
 from headrace.cli.jsonl import jsonl_lines
-from headrace.codec.binlog import BinlogReader, Ddl, Rows, decode_file
+from headrace.codec.binlog import BinlogReader, Ddl, Rows
 from headrace.errors import HeadraceError, SourceError
 from headrace.ums.schema import SYSTEM_FIELDS
 
@@ -19,9 +20,10 @@ DATA = Path(__file__).parent / "binlog"
 def lines(name: str) -> tuple[list[str], HeadraceError | None]:
     reader = BinlogReader(["*.*"], before_images=True)
     found: list[str] = []
+    definitions = Definitions(lambda _schema, _table: True)
     try:
         with (DATA / name).open("rb") as file:
-            for decoded in decode_file(reader, file, name):
+            for decoded in decode_defined(reader, definitions, file, name):
                 found.extend(jsonl_lines(decoded.items, name))
         reader.finish()
     except HeadraceError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.capture.tokens import END, Cursor, Token, UnreadableError, split
+from headrace.capture.tokens import END, Cursor, Token, split
 from headrace.codec.binlog import DefinedColumn
 
 PRIMARY = "PRIMARY"

@@ -42,12 +42,13 @@ class TableDefinition:
     def altered(self, changes: Sequence[Change], schema_charset: str | None) -> Self:
         """After all changes of one ALTER."""
         charset = self.charset
+        converted: str | None = None
         for change in changes:
             if change.effect is Effect.CHARSET:
                 charset = change.charset
             elif change.effect is Effect.CONVERT:
-                charset = change.charset or schema_charset
-        columns = _Columns(self.columns, changes, charset).altered()
+                charset = converted = change.charset or schema_charset
+        columns = _Columns(self.columns, changes, charset, converted).altered()
         keys = _altered_keys(self.keys, changes, _names(columns))
         return replace(self, columns=columns, keys=keys, charset=charset, row_end=_row_end(self.row_end, changes))
 
@@ -81,10 +82,18 @@ class TableDefinition:
 class _Columns:
     """The columns of one ALTER."""
 
-    def __init__(self, before: Sequence[DefinedColumn], changes: Sequence[Change], charset: str | None) -> None:
+    def __init__(
+        self,
+        before: Sequence[DefinedColumn],
+        changes: Sequence[Change],
+        charset: str | None,
+        converted: str | None,
+    ) -> None:
+        """`charset`: the default of new columns; `converted`: what CONVERT makes of the others."""
         self._before = before
         self._changes = changes
         self._charset = charset
+        self._converted_charset = converted
         self._after: list[DefinedColumn] = []
 
     def altered(self) -> tuple[DefinedColumn, ...]:
@@ -122,10 +131,11 @@ class _Columns:
 
     def _converted(self, column: DefinedColumn) -> DefinedColumn:
         # MariaDB 10.11 takes the bytes of labels as they are for the new set: é of latin1 becomes й of cp1251.
-        wide = self._charset is None or self._charset.startswith(("ucs2", "utf16", "utf32"))
+        charset = self._converted_charset
+        wide = charset is None or charset.startswith(("ucs2", "utf16", "utf32"))
         if column.labels and (wide or not all(label.isascii() for label in column.labels)):
             raise UnreadableError
-        return column if column.charset in (None, "binary") else replace(column, charset=self._charset)
+        return column if column.charset in (None, "binary") else replace(column, charset=charset)
 
     def _keep_modified(self, change: Change) -> None:
         assert change.definition is not None

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from headrace.capture.ddl import Change, Ddl, Effect
+from headrace.capture.ddl import Change, Ddl, Effect, read
 from headrace.capture.definition import TableDefinition
+from headrace.capture.replica import BinlogPosition
 from headrace.capture.tokens import UnreadableError
-from headrace.codec.binlog import BinlogReader
+from headrace.codec import binlog
+from headrace.codec.binlog import BinlogReader, Decoded, decode_file
 
 Name = tuple[str, str]
 """Schema and table."""
@@ -135,6 +137,20 @@ class Definer:
             if self._told.get(name) != definition:
                 self._reader.define(*name, definition.for_decoder())
         self._told = known
+
+
+def decode_defined(reader: BinlogReader, definitions: Definitions, file: BinaryIO, name: str) -> Iterator[Decoded]:
+    """Decodes a recorded file as `decode_file` does, with what is known of its tables, and what its statements make of them."""
+    definer = Definer(reader, definitions)
+    suffix = name.rpartition(".")[2]
+    definer.at(BinlogPosition(name, 0).id if suffix.isdecimal() else BEFORE_ALL)
+    for decoded in decode_file(reader, file, name):
+        for item in decoded.items:
+            if isinstance(item, binlog.Ddl):
+                statement = Ddl.of(item)
+                definitions.statement(read(statement), statement)
+                definer.at(statement.id)
+        yield decoded
 
 
 def _at(entries: list[tuple[int, _T | None]], id_: int) -> _T | None:

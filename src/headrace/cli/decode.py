@@ -7,13 +7,10 @@ from pathlib import Path
 
 import click
 
-from headrace.capture.ddl import Ddl, read
-from headrace.capture.definitions import BEFORE_ALL, Definer, Definitions
+from headrace.capture.definitions import Definitions, decode_defined
 from headrace.capture.dump import learn_from_dump
-from headrace.capture.replica import BinlogPosition
 from headrace.cli.jsonl import jsonl_lines
-from headrace.codec import binlog as log_format
-from headrace.codec.binlog import BinlogReader, decode_file
+from headrace.codec.binlog import BinlogReader
 from headrace.errors import ConfigError
 
 
@@ -51,16 +48,9 @@ def binlog(files: tuple[Path, ...], tables: tuple[str, ...], schema: Path | None
         learn_from_dump(schema, definitions)
     for path in files:
         reader = BinlogReader(tables, before_images=True)
-        definer = Definer(reader, definitions)
-        definer.at(BinlogPosition(path.name, 0).id if path.suffix[1:].isdecimal() else BEFORE_ALL)
         try:
             with path.open("rb") as file:
-                for decoded in decode_file(reader, file, path.name):
-                    for item in decoded.items:
-                        if isinstance(item, log_format.Ddl):
-                            statement = Ddl.of(item)
-                            definitions.statement(read(statement), statement)
-                            definer.at(statement.id)
+                for decoded in decode_defined(reader, definitions, file, path.name):
                     sys.stdout.writelines(f"{line}\n" for line in jsonl_lines(decoded.items, path.name))
         except OSError as error:
             if isinstance(error, BrokenPipeError):
