@@ -11,7 +11,8 @@ use super::columns::{Traits, code, geometry_number};
 use super::fault::{Fault, Read};
 
 const FIX: &str = "give a dump of the tables' definitions (mysqldump --no-data) as they were where the log begins, as `schema` of \
-     the source; or set binlog_row_metadata=FULL at the source and start behind that";
+     the source; or let the source's user read the table (GRANT SELECT) and start behind its last ALTER; or set \
+     binlog_row_metadata=FULL at the source and start behind that";
 
 #[derive(FromPyObject)]
 pub struct DefinedColumn {

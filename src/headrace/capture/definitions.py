@@ -52,6 +52,8 @@ class Definitions:
         self._charsets: dict[str, list[tuple[int, str | None]]] = {}
         self.changed = False
         """Something was learned since this was last set to False."""
+        self.touched: tuple[Name, ...] = ()
+        """The tables that the newest statement touched."""
 
     def at(self, name: Name, id_: int) -> TableDefinition | None:
         """The definition that holds for rows at a position; None when it is not known."""
@@ -90,6 +92,7 @@ class Definitions:
         """Takes in what a statement does (ddl.read)."""
         after = _After(self, ddl)
         after.take(changes)
+        self.touched = tuple(after.tables)
         for name, definition in after.tables.items():
             if definition != self.at(name, ddl.id - 1):
                 self.changed |= _put(self._tables.setdefault(name, []), ddl.id, definition)
@@ -129,14 +132,25 @@ class Definer:
         self._told: dict[Name, TableDefinition] = {}
 
     def at(self, id_: int) -> None:
-        """The decoder stands at a position: at its start, or behind a statement."""
+        """The decoder starts at a position."""
         known = dict(self._definitions.captured_at(id_))
-        for name in self._told.keys() - known.keys():
+        for name in self._told.keys() | known.keys():
+            self._tell(name, known.get(name))
+
+    def behind_statement(self, id_: int) -> None:
+        """The decoder stands behind a statement that the definitions have taken in."""
+        for name in self._definitions.touched:
+            self._tell(name, self._definitions.at(name, id_))
+
+    def _tell(self, name: Name, definition: TableDefinition | None) -> None:
+        if self._told.get(name) == definition:
+            return
+        if definition is None:
             self._reader.define(*name, None)
-        for name, definition in known.items():
-            if self._told.get(name) != definition:
-                self._reader.define(*name, definition.for_decoder())
-        self._told = known
+            del self._told[name]
+        else:
+            self._reader.define(*name, definition.for_decoder())
+            self._told[name] = definition
 
 
 def decode_defined(reader: BinlogReader, definitions: Definitions, file: BinaryIO, name: str) -> Iterator[Decoded]:
@@ -149,7 +163,7 @@ def decode_defined(reader: BinlogReader, definitions: Definitions, file: BinaryI
             if isinstance(item, binlog.Ddl):
                 statement = Ddl.of(item)
                 definitions.statement(read(statement), statement)
-                definer.at(statement.id)
+                definer.behind_statement(statement.id)
         yield decoded
 
 
@@ -235,7 +249,8 @@ class _After:
         self.charsets[change.schema] = change.charset or (None if change.conditional else self._ddl.server_charset)
 
     def _forget(self, change: Change) -> None:
-        for name in {*self._before.names(), *self.tables, (change.schema, change.table)}:
+        names = [(change.schema, change.table)] if change.table else {*self._before.names(), *self.tables}
+        for name in names:
             if change.touches(*name):
                 self.tables[name] = None
         if change.effect is Effect.DROP_SCHEMA:

@@ -332,7 +332,7 @@ class _Gatherer:
             for notice in self._history.statement(statement):
                 self._gathered += self._clear(notice)
                 self._notices += _spoken(notice, item)
-            self._definer.at(statement.id)
+            self._definer.behind_statement(statement.id)
         if decoded.boundary is not None or decoded.items:
             self._boundary = decoded.boundary
 

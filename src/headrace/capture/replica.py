@@ -151,7 +151,8 @@ class Replica:
         return [(str(schema), str(charset)) for schema, charset in rows]
 
     def create_statement(self, schema: str, table: str) -> str | None:
-        """CREATE TABLE as the server tells it, with all that it implies; None when there is no such table any more."""
+        """CREATE TABLE as the server tells it, with all that it implies; None when there is no such table any more, or the
+        user may not read it."""
         self._rows("SET SESSION sql_mode = '', sql_quote_show_create = 1")
         name = ".".join(f"`{part.replace('`', '``')}`" for part in (schema, table))
         try:
@@ -159,7 +160,7 @@ class Replica:
                 cursor.execute(f"SHOW CREATE TABLE {name}")
                 row = cursor.fetchone()
         except pymysql.MySQLError as error:
-            if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+            if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR):
                 return None
             raise self._error(f"read the definition of {schema}.{table} at", error) from error
         return None if row is None else str(row[1])
