@@ -182,7 +182,9 @@ class MySqlSource:
         goal = replica.last_position()
         position = _position_of(start) or self._first_of(replica)
         history = self._history()
-        learn_from_server(self._connection, history.definitions, self._config.captures, position)
+        known_from = learn_from_server(self._connection, history.definitions, self._config.captures, position)
+        if start is None and self._config.start == "latest":
+            position = known_from
         gatherer = _Gatherer(self._config, history, start, network=True)
         gatherer.go_to(position)
         replica.start_dump(position)

@@ -31,10 +31,10 @@ def learn_from_server(
     definitions: Definitions,
     captured: Callable[[str, str], bool],
     start: BinlogPosition,
-) -> None:
+) -> BinlogPosition:
     """Learns the captured tables that are not known yet, as they are from `start` on as far as that can be told.
 
-    `connect` opens a connection of its own, which is closed here. RetryableError when tables change all the time.
+    Returns the position up to which all statements are taken in: from there on all that was learned holds. `connect` opens a connection of its own, which is closed here. RetryableError when tables change all the time.
     """
     asked = connect()
     try:
@@ -43,7 +43,7 @@ def learn_from_server(
         statements = _Statements(connect)
         for _ in range(_ROUNDS):
             if not missing and not schemas:
-                return
+                return statements.taken_in(definitions) or start
             before = asked.last_position()
             found = {name: definition for name in missing if (definition := _definition(asked, name))}
             charsets = {schema: charset for schema, charset in asked.schema_charsets() if schema in schemas}
@@ -91,21 +91,31 @@ class _Statements:
     def __init__(self, connect: Callable[[], Replica]) -> None:
         self._connect = connect
         self._read_to: BinlogPosition | None = None
-        self._changes: list[tuple[int, Change]] = []
+        self._found: list[tuple[Ddl, list[Change]]] = []
 
     def newest(self, name: Name) -> int | None:
         """The id of the newest statement that touches a table."""
-        return max((id_ for id_, change in self._changes if change.touches(*name)), default=None)
+        return self._newest(lambda change: change.touches(*name))
 
     def newest_of_schema(self, schema: str) -> int | None:
         """The id of the newest statement that sets a schema's character set."""
         of_schemas = (Effect.SCHEMA, Effect.DROP_SCHEMA)
-        found = (id_ for id_, change in self._changes if change.effect in of_schemas and change.schema == schema)
-        return max(found, default=None)
+        return self._newest(lambda change: change.effect in of_schemas and change.schema == schema)
+
+    def _newest(self, wanted: Callable[[Change], bool]) -> int | None:
+        ids = (statement.id for statement, changes in self._found if any(map(wanted, changes)))
+        return max(ids, default=None)
+
+    def taken_in(self, definitions: Definitions) -> BinlogPosition | None:
+        """Makes of the definitions what the statements make of them; where the part ends."""
+        for statement, changes in self._found:
+            definitions.statement(changes, statement)
+        return self._read_to
 
     def read(self, start: BinlogPosition, end: BinlogPosition) -> None:
         """Reads on from where the last call ended, or from `start`, to `end`."""
         place = self._read_to or start
+        self._read_to = place
         if place.order >= end.order:
             return
         replica = self._connect()
@@ -118,7 +128,8 @@ class _Statements:
                 decoded = reader.take()
                 for item in decoded.items:
                     if isinstance(item, binlog.Ddl):
-                        self._changes += [(item.id, change) for change in read(Ddl.of(item))]
+                        statement = Ddl.of(item)
+                        self._found.append((statement, read(statement)))
                 if decoded.boundary is not None:
                     place = BinlogPosition(decoded.boundary.file, decoded.boundary.offset)
         finally:
