@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -61,8 +62,8 @@ def main() -> None:
         click.echo("stopped", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough.
-        sys.stderr.close()
+        # The reader of our output (head, less) has seen enough; what is still buffered must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except HeadraceError as error:
         for message in (str(error), *getattr(error, "__notes__", [])):
