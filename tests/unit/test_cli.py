@@ -10,7 +10,7 @@ RECORDED = Path(__file__).parents[2] / "examples" / "shop"
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    recorded = sorted((RECORDED / "binlog").glob("binlog.0*"))[0]
+    recorded = min((RECORDED / "binlog").glob("binlog.0*"))
     decode = subprocess.Popen(
         [sys.executable, "-m", "headrace", "decode", "binlog", str(recorded)],
         stdout=subprocess.PIPE,

@@ -52,7 +52,9 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line; every HeadraceError becomes a message without a traceback."""
     try:
-        cli.main(standalone_mode=False)
+        # Not `cli.main`: it ends with 1 when the reader of our output has gone.
+        with cli.make_context("headrace", sys.argv[1:]) as context:
+            cli.invoke(context)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
