@@ -12,6 +12,7 @@ use super::decoder::{self, Decoder, Stop};
 use super::fault::{Blame, Fault};
 use super::include::Include;
 use super::pending::{self, Item};
+use super::skim::Skim;
 
 /// The fault as one of headrace's errors.
 #[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
@@ -65,8 +66,8 @@ impl BinlogDecoder {
         Ok(Self { decoder: Decoder::new(include, before_images, network) })
     }
 
-    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, commit_ts_us: i64) -> PyResult<()> {
-        self.decoder.start(file, offset, commit_ts_us).map_err(|fault| raise(py, fault))
+    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, expanded: u64, commit_ts_us: i64) -> PyResult<()> {
+        self.decoder.start(file, offset, expanded, commit_ts_us).map_err(|fault| raise(py, fault))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
@@ -125,8 +126,38 @@ impl BinlogDecoder {
     }
 
     #[getter]
+    fn in_payload(&self) -> bool {
+        self.decoder.in_payload()
+    }
+
+    #[getter]
     fn incomplete_event_at(&self) -> Option<u64> {
         self.decoder.incomplete_at()
+    }
+}
+
+/// What decompression adds up to a place in a recorded file.
+#[pyclass(module = "headrace._native")]
+pub struct BinlogSkim {
+    skim: Skim,
+}
+
+#[pymethods]
+impl BinlogSkim {
+    #[new]
+    fn new(py: Python<'_>, file: &str) -> PyResult<Self> {
+        Ok(Self { skim: Skim::new(file).map_err(|fault| raise(py, fault))? })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn feed(&mut self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = slice(&data)?;
+        py.detach(|| self.skim.feed(bytes)).map_err(|fault| raise(py, fault))
+    }
+
+    #[getter]
+    fn expanded(&self) -> u64 {
+        self.skim.expanded()
     }
 }
 
@@ -140,6 +171,7 @@ pub struct Batches {
 pub struct Boundary {
     file: String,
     offset: u64,
+    expanded: u64,
     gtid: String,
     id: i64,
     commit_ts_us: i64,
@@ -150,6 +182,7 @@ impl From<decoder::Boundary> for Boundary {
         Self {
             file: boundary.file.to_string(),
             offset: boundary.offset,
+            expanded: boundary.expanded,
             gtid: boundary.gtid,
             id: boundary.id,
             commit_ts_us: boundary.commit_ts_us,

@@ -32,6 +32,7 @@ _GATHER_ROWS = 50_000
 _GATHER_BYTES = 16 << 20
 _WAIT_S = 0.05
 _HEARTBEAT_S = 1.0
+_NOTHING = memoryview(b"")
 _START = re.compile(r"(?P<file>[^:]+\.\d+):(?P<offset>\d+)")
 
 
@@ -59,7 +60,11 @@ class MySqlConfig(SourceConfig):
     tables: Annotated[list[str], Field(min_length=1)]
     """Which tables, as ``schema.table`` patterns with ``*`` and ``?``."""
     start: Annotated[Literal["earliest", "latest"] | BinlogPosition, BeforeValidator(_start_position)] = "earliest"
-    """Where the first run begins: earliest, latest or FILE:OFFSET. Later runs go on where the log ends."""
+    """Where the first run begins: earliest, latest or FILE:OFFSET. Later runs go on where the log ends.
+
+    On a server whose log is compressed, ids after a start in the middle of a file are smaller, up to that file's end, than those
+    of a capture that read it from its beginning: ordered and repeatable in themselves, but not to be mixed with the others.
+    """
     server_id: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] | None = None
     """The id under which the server knows this replica; must be unique among its replicas. By default made from the name."""
 
@@ -123,15 +128,16 @@ class MySqlSource:
 
     def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
         files = BinlogFiles(pattern)
-        position = _position_of(start) or self._first_of(files)
+        position = _position_of(start) or self._first_in(files)
         gatherer = _Gatherer(self._config, self._history(), start, network=False)
         gatherer.go_to(position, files.head(position.file))
         while True:
-            used = gatherer.feed(files.read(position))
+            goes_on = gatherer.in_payload
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position))
             position = BinlogPosition(position.file, position.offset + used)
             if gatherer.is_full:
                 yield gatherer.event()
-            if used:
+            if used or goes_on:
                 continue
             following = files.after(position.file)
             if following is not None:
@@ -159,7 +165,11 @@ class MySqlSource:
         head = files.head(file)
         position = gatherer.position_in(file)
         gatherer.go_to(position, head)
-        while used := gatherer.feed(files.read(position), one_transaction=True):
+        while True:
+            goes_on = gatherer.in_payload
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position), one_transaction=True)
+            if not used and not goes_on:
+                break
             position = BinlogPosition(file, position.offset + used)
             if gatherer.is_whole or gatherer.is_full:
                 yield gatherer.event()
@@ -180,7 +190,7 @@ class MySqlSource:
         replica.start_dump(position)
         speak_at = time.monotonic()
         while True:
-            replica.consumed(gatherer.feed(replica.read(_WAIT_S)))
+            replica.consumed(gatherer.feed(_NOTHING if gatherer.in_payload else replica.read(_WAIT_S)))
             now = time.monotonic()
             if gatherer.has_whole_transactions or gatherer.is_full or now >= speak_at:
                 speak_at = now + _HEARTBEAT_S
@@ -201,6 +211,16 @@ class MySqlSource:
         replica.connect()
         replica.check_settings()
         return replica
+
+    def _first_in(self, files: BinlogFiles) -> BinlogPosition:
+        first = self._first_of(files)
+        counted = files.counted(first)
+        if counted.offset != first.offset and self._config.start != "latest":
+            raise ConfigError(
+                f"`start: {first}` is within an event",
+                fix=f"name a place where a transaction begins; the event before it begins at {counted.offset}",
+            )
+        return counted
 
     def _first_of(self, log: BinlogFiles | Replica) -> BinlogPosition:
         start, last = self._config.start, log.last_position()
@@ -234,14 +254,20 @@ class _Gatherer:
         if self._mark is None:
             self._mark = Mark(self._source, _json(position), _id(position), 0)
         head = head if position.offset > len(MAGIC) else b""
-        self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
+        self._reader.start(
+            position.file,
+            position.offset,
+            expanded=position.expanded,
+            commit_ts_us=self._mark.commit_ts_us,
+            head=head,
+        )
         self._in_transaction = False
 
     def position_in(self, file: str) -> BinlogPosition:
         """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
-        assert self._mark is not None, "go somewhere first"
-        handed_out = self._mark.position
-        return BinlogPosition(file, handed_out["offset"] if handed_out["file"] == file else len(MAGIC))
+        handed_out = _position_of(self._mark)
+        assert handed_out is not None, "go somewhere first"
+        return handed_out if handed_out.file == file else BinlogPosition(file, len(MAGIC))
 
     def feed(self, data: memoryview, *, one_transaction: bool = False) -> int:
         """Decodes `data` up to its last whole event, or to a transaction's end at which much (or one) has been gathered."""
@@ -255,6 +281,11 @@ class _Gatherer:
     @property
     def is_full(self) -> bool:
         return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
+
+    @property
+    def in_payload(self) -> bool:
+        """The bytes of a compressed transaction have been fed, and not all of it decoded: it goes on without more."""
+        return self._reader.in_payload
 
     @property
     def is_whole(self) -> bool:
@@ -281,8 +312,8 @@ class _Gatherer:
         self._history.save()
         boundary = decoded.boundary
         if boundary is not None:
-            position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
-            self._mark = Mark(self._source, position, boundary.id, boundary.commit_ts_us)
+            position = BinlogPosition(boundary.file, boundary.offset, boundary.expanded)
+            self._mark = Mark(self._source, _json(position, boundary.gtid), boundary.id, boundary.commit_ts_us)
             self._in_transaction = False
         elif changes:
             self._in_transaction = True
@@ -344,17 +375,21 @@ def _spoken(notice: Notice, statement: Ddl) -> list[str]:
 
 
 def _position_of(mark: Mark | None) -> BinlogPosition | None:
-    return None if mark is None else BinlogPosition(mark.position["file"], mark.position["offset"])
+    if mark is None:
+        return None
+    position = mark.position
+    return BinlogPosition(position["file"], position["offset"], position["expanded"])
 
 
-def _json(position: BinlogPosition) -> dict[str, object]:
-    return {"file": position.file, "offset": position.offset, "gtid": ""}
+def _json(position: BinlogPosition, gtid: str = "") -> dict[str, object]:
+    return {"file": position.file, "offset": position.offset, "expanded": position.expanded, "gtid": gtid}
 
 
 def _id(position: BinlogPosition) -> int:
     number, offset = position.order
-    return number * 10**12 + offset
+    return number * 10**12 + offset + position.expanded
 
 
 def _reached(mark: Mark, goal: BinlogPosition) -> bool:
-    return BinlogPosition(mark.position["file"], mark.position["offset"]).order >= goal.order
+    position = _position_of(mark)
+    return position is not None and position.order >= goal.order

@@ -61,6 +61,8 @@ class BinlogPosition:
 
     file: str
     offset: int
+    expanded: int = 0
+    """Bytes that decompression has added before the offset in this file (`Boundary.expanded`); 0 where ids are not at stake."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
