@@ -95,6 +95,12 @@ impl Header {
         self.flags & IGNORABLE_FLAG != 0
     }
 
+    /// The header of the same event in another form.
+    #[must_use]
+    pub fn with_kind(self, kind: u8) -> Self {
+        Self { kind, ..self }
+    }
+
     pub fn ts_us(&self) -> i64 {
         i64::from(self.seconds) * 1_000_000
     }
@@ -154,6 +160,12 @@ impl Format {
             Some(1) => Ok(Self { checksums: true }),
             _ => Err(Fault::corrupt("the format description names a checksum that does not exist")),
         }
+    }
+
+    /// What is between an event's header and its checksum, which is not verified.
+    pub fn body(self, event: &[u8]) -> Read<&[u8]> {
+        let end = if self.checksums { event.len().saturating_sub(CHECKSUM_BYTES) } else { event.len() };
+        event.get(HEADER_BYTES..end).ok_or_else(|| Fault::short(HEADER_BYTES + CHECKSUM_BYTES, event.len()))
     }
 
     /// The mark of a file in use is set when its checksum has been written already.

@@ -15,6 +15,7 @@
 
 mod charset;
 mod columns;
+mod compressed;
 mod cursor;
 mod decimal;
 mod decoder;
@@ -28,12 +29,14 @@ mod inflate;
 mod json;
 mod json_diff;
 mod lanes;
+mod payload;
 mod pending;
 mod place;
 pub mod python;
 mod refusals;
 mod rows;
 mod scalars;
+mod skim;
 mod statement;
 mod table_map;
 mod tables;

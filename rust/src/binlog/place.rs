@@ -1,4 +1,11 @@
 //! Where in which log file; and the ids that are made of it.
+//!
+//! ```text
+//! id = file number * 10^12 + offset + expanded         expanded: what decompression has added before the offset in this file
+//! ```
+//! A compressed event can hold more rows than it has bytes. So its inner bytes are counted as if it stood in the file unpacked,
+//! and what follows is moved back by the difference. Ids are unique and ordered then, and equal when the file is read again from
+//! an offset with its difference. Offsets themselves are always real.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +24,8 @@ pub struct Place {
     /// What is added to the numbers of files, so that ids go on growing where another server's files begin at smaller ones.
     renumbered: i64,
     pub offset: u64,
+    /// Bytes that decompression has added before the offset.
+    pub expanded: u64,
 }
 
 impl Place {
@@ -35,23 +44,33 @@ impl Place {
                 "reset the server's binary logs and load the tables again as a new source",
             ));
         }
-        Ok(Self { file: file.into(), base: number * 1_000_000_000_000, renumbered, offset })
+        Ok(Self { file: file.into(), base: number * 1_000_000_000_000, renumbered, offset, expanded: 0 })
     }
 
     pub fn none() -> Self {
-        Self { file: "".into(), base: 0, renumbered: 0, offset: 0 }
+        Self { file: "".into(), base: 0, renumbered: 0, offset: 0, expanded: 0 }
     }
 
-    /// Where another file of the same log goes on.
+    pub fn expanded_by(self, bytes: u64) -> Self {
+        Self { expanded: bytes, ..self }
+    }
+
+    /// Where another file of the same log goes on. At the beginning of a connection the server names the file that was asked for.
     pub fn in_file(&self, file: &str, offset: u64) -> Read<Self> {
-        Self::new(file, offset, self.renumbered)
+        let expanded = if *file == *self.file { self.expanded } else { 0 };
+        Ok(Self::new(file, offset, self.renumbered)?.expanded_by(expanded))
     }
 
+    /// The id of what begins at `offset`, which is the place's own or inside the event that begins there.
     pub fn id(&self, offset: u64) -> Read<i64> {
-        if offset >= FILE_BYTES {
-            return Err(Fault::refused("a log file of more than 10^12 bytes", "set max_binlog_size to 1 GiB"));
+        let position = offset.saturating_add(self.expanded);
+        if position >= FILE_BYTES {
+            return Err(Fault::refused(
+                "a log file of more than 10^12 bytes, compressed events counted unpacked",
+                "set max_binlog_size to 1 GiB; if that is set, change fewer rows in one transaction",
+            ));
         }
-        Ok(self.base + i64::try_from(offset).unwrap_or(0))
+        Ok(self.base + i64::try_from(position).unwrap_or(0))
     }
 
     /// True within the same file at a smaller offset.
@@ -83,6 +102,11 @@ mod tests {
         assert!(place.is_some_and(|place| place.id(FILE_BYTES).is_err()));
         assert!(Place::new("binlog.9223371", 4, 0).is_ok_and(|place| place.id(FILE_BYTES - 1).is_ok()));
         assert!(Place::new("binlog.9223372", 4, 0).is_err());
+        let expanded = Place::new("binlog.000002", 4, 0).map(|place| place.expanded_by(700)).ok();
+        assert_eq!(expanded.as_ref().and_then(|place| place.id(40).ok()), Some(2_000_000_000_740));
+        assert!(expanded.as_ref().is_some_and(|place| place.id(FILE_BYTES - 701).is_ok()));
+        assert!(expanded.as_ref().is_some_and(|place| place.id(FILE_BYTES - 700).is_err()));
+        assert!(expanded.is_some_and(|place| place.id(u64::MAX).is_err()));
         assert!(Place::new("binlog", 4, 0).is_err());
         assert!(Place::new("binlog.-1", 4, 0).is_err());
         let renumbered = Place::new("other.000001", 4, 200).and_then(|place| place.in_file("other.000002", 4));

@@ -13,6 +13,7 @@ use super::fault::{Blame, Fault};
 use super::gtid;
 use super::include::Include;
 use super::pending::{self, Item};
+use super::skim::Skim;
 
 /// The fault as one of headrace's errors.
 #[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
@@ -66,19 +67,20 @@ impl BinlogDecoder {
         Ok(Self { decoder: Decoder::new(include, before_images, network) })
     }
 
-    #[pyo3(signature = (file, offset, *, gtids, renumbered, commit_ts_us, skip_until_us))]
+    #[pyo3(signature = (file, offset, *, expanded, gtids, renumbered, commit_ts_us, skip_until_us))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python method")]
     fn start(
         &mut self,
         py: Python<'_>,
         file: &str,
         offset: u64,
+        expanded: u64,
         gtids: &str,
         renumbered: i64,
         commit_ts_us: i64,
         skip_until_us: i64,
     ) -> PyResult<()> {
-        let before = Before { gtids, renumbered, commit_ts_us, skip_until_us };
+        let before = Before { expanded, gtids, renumbered, commit_ts_us, skip_until_us };
         self.decoder.start(file, offset, &before).map_err(|fault| raise(py, fault))
     }
 
@@ -138,6 +140,11 @@ impl BinlogDecoder {
     }
 
     #[getter]
+    fn in_payload(&self) -> bool {
+        self.decoder.in_payload()
+    }
+
+    #[getter]
     fn incomplete_event_at(&self) -> Option<u64> {
         self.decoder.incomplete_at()
     }
@@ -187,6 +194,31 @@ impl GtidSet {
     }
 }
 
+/// What decompression adds up to a place in a recorded file.
+#[pyclass(module = "headrace._native")]
+pub struct BinlogSkim {
+    skim: Skim,
+}
+
+#[pymethods]
+impl BinlogSkim {
+    #[new]
+    fn new(py: Python<'_>, file: &str) -> PyResult<Self> {
+        Ok(Self { skim: Skim::new(file).map_err(|fault| raise(py, fault))? })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn feed(&mut self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = slice(&data)?;
+        py.detach(|| self.skim.feed(bytes)).map_err(|fault| raise(py, fault))
+    }
+
+    #[getter]
+    fn expanded(&self) -> u64 {
+        self.skim.expanded()
+    }
+}
+
 #[pyclass(module = "headrace._native", frozen, get_all)]
 pub struct Batches {
     items: Vec<Py<PyAny>>,
@@ -197,6 +229,7 @@ pub struct Batches {
 pub struct Boundary {
     file: String,
     offset: u64,
+    expanded: u64,
     gtids: String,
     id: i64,
     commit_ts_us: i64,
@@ -207,6 +240,7 @@ impl From<decoder::Boundary> for Boundary {
         Self {
             file: boundary.file.to_string(),
             offset: boundary.offset,
+            expanded: boundary.expanded,
             gtids: boundary.gtids,
             id: boundary.id,
             commit_ts_us: boundary.commit_ts_us,

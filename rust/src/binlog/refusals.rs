@@ -32,14 +32,6 @@ pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
             "the server reports that changes are missing in its log (an incident event)",
             "load the tables again and start from a position behind this one",
         )),
-        kind::TRANSACTION_PAYLOAD => Err(Fault::refused(
-            "a compressed transaction, which is not supported yet",
-            "set binlog_transaction_compression=OFF at the source, load the tables again, and start behind it",
-        )),
-        kind::MARIADB_QUERY_COMPRESSED..=kind::MARIADB_DELETE_ROWS_COMPRESSED => Err(Fault::refused(
-            "a compressed event, which is not supported yet",
-            "set log_bin_compress=OFF at the source, load the tables again, and start behind it",
-        )),
         _ if header.is_ignorable() => Ok(()),
         other => Err(Fault::refused(
             format!("an event of type {other}, which this version does not know"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from headrace.capture.position import FILE_START, BinlogPosition, first_event_seconds, newest_before
+from headrace.codec.binlog import skim_file
 from headrace.errors import ConfigError, SourceError, storage_error
 
 _MAGIC = b"\xfebin"
@@ -58,6 +60,16 @@ class BinlogFiles:
                 fix="copy the missing files there; capture then goes on with the next one",
             )
         return names[at]
+
+    def counted(self, position: BinlogPosition) -> BinlogPosition:
+        """The position with what decompression adds before it; behind the last whole event if an event is cut there."""
+        path = self._path(position.file)
+        try:
+            with path.open("rb", buffering=0) as file:
+                offset, expanded = skim_file(file, position.file, position.offset)
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+        return replace(position, offset=offset, expanded=expanded)
 
     def size_bytes(self, name: str) -> int:
         """How large a file is now."""

@@ -52,6 +52,7 @@ class Gatherer:
         self._reader.start(
             position.file,
             position.offset,
+            expanded=position.expanded,
             gtids=position.gtids,
             renumbered=position.renumbered,
             commit_ts_us=commit_ts_us,
@@ -65,7 +66,7 @@ class Gatherer:
         """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
         assert self._mark is not None, "go somewhere first"
         handed_out = BinlogPosition.of(self._mark)
-        return handed_out if handed_out.file == file else replace(handed_out, file=file, offset=FILE_START)
+        return handed_out if handed_out.file == file else replace(handed_out, file=file, offset=FILE_START, expanded=0)
 
     def feed(self, data: memoryview, *, one_transaction: bool = False) -> int:
         """Decodes `data` up to its last whole event, or to a transaction's end at which much (or one) has been gathered."""
@@ -79,6 +80,11 @@ class Gatherer:
     @property
     def is_full(self) -> bool:
         return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
+
+    @property
+    def in_payload(self) -> bool:
+        """The bytes of a compressed transaction have been fed, and not all of it decoded: it goes on without more."""
+        return self._reader.in_payload
 
     @property
     def is_whole(self) -> bool:

@@ -29,6 +29,7 @@ from headrace.ums.schema import TableSchema
 
 _WAIT_S = 0.05
 _HEARTBEAT_S = 1.0
+_NOTHING = memoryview(b"")
 
 
 class MySqlSource:
@@ -72,15 +73,16 @@ class MySqlSource:
 
     def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
         files = BinlogFiles(pattern)
-        position = BinlogPosition.of(start) if start is not None else self._first_of(files)
+        position = BinlogPosition.of(start) if start is not None else self._first_in(files)
         gatherer = self._gatherer(start, network=False)
         gatherer.go_to(position, files.head(position.file))
         while True:
-            used = gatherer.feed(files.read(position))
+            goes_on = gatherer.in_payload
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position))
             position = replace(position, offset=position.offset + used)
             if gatherer.is_full:
                 yield gatherer.event()
-            if used:
+            if used or goes_on:
                 continue
             following = files.after(position.file)
             if following is not None:
@@ -99,6 +101,16 @@ class MySqlSource:
                     time.sleep(_WAIT_S)
                     yield gatherer.event(caught_up=True)
 
+    def _first_in(self, files: BinlogFiles) -> BinlogPosition:
+        first = self._first_of(files)
+        counted = files.counted(first)
+        if counted.offset != first.offset and self._config.start != "latest":
+            raise ConfigError(
+                f"`start: {first}` is within an event",
+                fix=f"name a place where a transaction begins; the event before it begins at {counted.offset}",
+            )
+        return counted
+
     def _up_to_the_cut(self, files: BinlogFiles, gatherer: Gatherer, file: str) -> Iterator[Event]:
         """The newest file ends within a transaction, as it does while it is written or when its copy is cut off.
 
@@ -108,7 +120,11 @@ class MySqlSource:
         head = files.head(file)
         position = gatherer.position_in(file)
         gatherer.go_to(position, head)
-        while used := gatherer.feed(files.read(position), one_transaction=True):
+        while True:
+            goes_on = gatherer.in_payload
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position), one_transaction=True)
+            if not used and not goes_on:
+                break
             position = replace(position, offset=position.offset + used)
             if gatherer.is_whole or gatherer.is_full:
                 yield gatherer.event()
@@ -131,7 +147,7 @@ class MySqlSource:
         replica.start_dump(position)
         speak_at = time.monotonic()
         while True:
-            replica.consumed(gatherer.feed(replica.read(_WAIT_S)))
+            replica.consumed(gatherer.feed(_NOTHING if gatherer.in_payload else replica.read(_WAIT_S)))
             now = time.monotonic()
             if gatherer.has_whole_transactions or gatherer.is_full or now >= speak_at:
                 speak_at = now + _HEARTBEAT_S

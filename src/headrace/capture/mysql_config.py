@@ -86,7 +86,11 @@ class MySqlConfig(SourceConfig):
         Literal["earliest", "latest"] | BinlogPosition | datetime | StartBehind, BeforeValidator(_start)
     ] = "earliest"
     """Where the first run begins: earliest, latest, FILE:OFFSET, a time, or behind a set of GTIDs. Later runs go on where the log
-    ends."""
+    ends.
+
+    On a server whose log is compressed, ids after a start in the middle of a file are smaller, up to that file's end, than those
+    of a capture that read it from its beginning: ordered and repeatable in themselves, but not to be mixed with the others.
+    """
     server_id: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] | None = None
     """The id under which the server knows this replica; must be unique among its replicas. By default made from the name."""
 

@@ -2,7 +2,7 @@
 
 It travels as the position of the marks on the log (ums/change.py)::
 
-    {"file": "binlog.000012", "offset": 4711, "gtids": "…:1-815", "server": "…", "renumbered": 0}
+    {"file": "binlog.000012", "offset": 4711, "expanded": 0, "gtids": "…:1-815", "server": "…", "renumbered": 0}
 
 The place names bytes of one server's files. `gtids` names the transactions before it, which every server of a replication group
 knows: they lead to the same point in another server's log. Its files have other numbers, so `renumbered` is chosen such that the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +30,8 @@ class BinlogPosition:
 
     file: str
     offset: int
+    expanded: int = 0
+    """Bytes that decompression has added before the offset in this file: ids count them."""
     gtids: str = ""
     """All transactions before it, as servers write sets of them; empty when they are not known or have no names."""
     server: str = ""
@@ -62,13 +64,13 @@ class BinlogPosition:
     @property
     def id(self) -> int:
         """The `_ums_id_` that a change at this place has."""
-        return (self.file_number + self.renumbered) * _FILE_IDS + self.offset
+        return (self.file_number + self.renumbered) * _FILE_IDS + self.offset + self.expanded
 
     def on_another_server(self, server: str, first_file: str) -> BinlogPosition:
         """The same point in the log of another server whose oldest file is `first_file`: to be looked for by `gtids`."""
-        there = BinlogPosition(first_file, FILE_START, self.gtids, server)
+        there = BinlogPosition(first_file, FILE_START, gtids=self.gtids, server=server)
         renumbered = self.file_number + self.renumbered + 1 - there.file_number
-        return BinlogPosition(first_file, FILE_START, self.gtids, server, renumbered)
+        return replace(there, renumbered=renumbered)
 
 
 def first_event_seconds(events: bytes | memoryview) -> int:

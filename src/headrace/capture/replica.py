@@ -139,7 +139,7 @@ class Replica:
             gtids = str(self._value("SELECT BINLOG_GTID_POS(%s, %s)", (file, offset)) or "")
         else:
             gtids = str(rows[0][4]) if self.names_transactions else ""
-        return BinlogPosition(file, offset, str(GtidSet(gtids)), self.server)
+        return BinlogPosition(file, offset, gtids=str(GtidSet(gtids)), server=self.server)
 
     def position_before(self, time: datetime) -> BinlogPosition:
         """The start of the newest file that was begun before `time`; of the oldest when all are younger."""

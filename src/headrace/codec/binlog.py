@@ -26,8 +26,6 @@ normal form, ``|`` union, ``-`` difference, ``<=`` subset; ``to_wire()`` for COM
 
 CHUNK_BYTES = 8 << 20
 _BEGINNING_OF_TIME_US = -(2**63)
-_HEAD_BYTES = 4096
-"""Enough for the format description with which a file begins."""
 
 BEFORE = "_ums_before_"
 BEFORE_RAW = "_ums_before_raw_"
@@ -102,6 +100,8 @@ class Boundary:
 
     file: str
     offset: int
+    expanded: int
+    """Bytes that decompression has added before the offset in this file; ids count them."""
     gtids: str
     """All transactions before it, as servers write sets of them; empty when they are not known or have no names."""
     id: int
@@ -128,6 +128,7 @@ class BinlogReader:
         file: str,
         offset: int = 0,
         *,
+        expanded: int = 0,
         gtids: str = "",
         renumbered: int = 0,
         commit_ts_us: int = 0,
@@ -136,13 +137,15 @@ class BinlogReader:
     ) -> None:
         """Begins in a log file; in the middle of a recorded one its first bytes are needed too (`head`).
 
-        `gtids` and `commit_ts_us` are those of the boundary where decoding goes on; `renumbered` is added to the numbers of files
-        in ids. Rows are passed over up to the first transaction that was committed at `skip_until_us` or later. What was not
-        taken is forgotten: it comes again, with the same ids, from the boundary before it.
+        `expanded`, `gtids` and `commit_ts_us` are those of the boundary where decoding goes on (without `expanded`, ids are
+        smaller than from the file's beginning); `renumbered` is added to the numbers of files in ids. Rows are passed over up to
+        the first transaction that was committed at `skip_until_us` or later. What was not taken is forgotten: it comes again,
+        with the same ids, from the boundary before it.
         """
         self._decoder.start(
             file,
             offset,
+            expanded=expanded,
             gtids=gtids,
             renumbered=renumbered,
             commit_ts_us=commit_ts_us,
@@ -152,7 +155,11 @@ class BinlogReader:
             self._decoder.prime(head)
 
     def feed(self, data: bytes | bytearray | memoryview, *, rows: int = 1 << 20, size_bytes: int = 64 << 20) -> int:
-        """Decodes whole events up to the first end of a transaction with that much pending; returns the bytes they had."""
+        """Decodes whole events up to the first end of a transaction with that much pending; returns the bytes they had.
+
+        A transaction that would fill the memory is left in its middle, to be taken in parts. When that is within a compressed
+        one (`in_payload`), the next call goes on there before it looks at its data, which may be empty.
+        """
         return self._decoder.feed(data, stop_after_rows=rows, stop_after_bytes=size_bytes)
 
     def take(self) -> Decoded:
@@ -161,7 +168,15 @@ class BinlogReader:
         boundary = batches.boundary
         return Decoded(
             tuple(self._item(item) for item in batches.items),
-            boundary and Boundary(boundary.file, boundary.offset, boundary.gtids, boundary.id, boundary.commit_ts_us),
+            boundary
+            and Boundary(
+                boundary.file,
+                boundary.offset,
+                boundary.expanded,
+                boundary.gtids,
+                boundary.id,
+                boundary.commit_ts_us,
+            ),
         )
 
     def _item(self, item: _native.RowBatch | _native.Ddl) -> Rows | Ddl:
@@ -191,22 +206,42 @@ class BinlogReader:
         return self._decoder.at_boundary
 
     @property
+    def in_payload(self) -> bool:
+        """The bytes of a compressed transaction have been taken, and not all of its rows: `feed` goes on with them."""
+        return self._decoder.in_payload
+
+    @property
     def incomplete_event_at(self) -> int | None:
         """Where the event begins that the last `feed` found cut."""
         return self._decoder.incomplete_event_at
 
 
-def decode_file(
-    reader: BinlogReader, file: BinaryIO, name: str, *, offset: int = 0, commit_ts_us: int = 0, rows: int = 1 << 16
-) -> Iterator[Decoded]:
-    """Decodes a recorded file from `offset` to the end that it has now, about `rows` rows at a time.
+def skim_file(file: BinaryIO, name: str, offset: int) -> tuple[int, int]:
+    """Goes over the headers of a recorded file up to `offset`: where the last event ends that is whole by then, and how many bytes
+    decompression adds before that place (`Boundary.expanded`). CorruptError when the headers are damaged.
+    """
+    skim = _native.BinlogSkim(name)
+    at, chunk_bytes = 0, CHUNK_BYTES
+    while at < offset:
+        file.seek(at)
+        data = file.read(min(chunk_bytes, offset - at))
+        used = skim.feed(data)
+        if used == 0 and len(data) < chunk_bytes:
+            break
+        # An event longer than the chunk needs a larger one.
+        chunk_bytes = CHUNK_BYTES if used else chunk_bytes * 2
+        at += used
+    return at, skim.expanded
+
+
+def decode_file(reader: BinlogReader, file: BinaryIO, name: str, *, rows: int = 1 << 16) -> Iterator[Decoded]:
+    """Decodes a recorded file to the end that it has now, about `rows` rows at a time.
 
     An event cut at the end is left (`reader.incomplete_event_at`, and `reader.finish` makes it an error). When the file turns out
     to be damaged or not to be captured, what was decoded before is yielded first, then the error is raised.
     """
-    file.seek(0)
-    reader.start(name, offset, commit_ts_us=commit_ts_us, head=file.read(_HEAD_BYTES) if offset else b"")
-    chunk_bytes = CHUNK_BYTES
+    reader.start(name)
+    offset, chunk_bytes = 0, CHUNK_BYTES
     while True:
         file.seek(offset)
         data = memoryview(file.read(chunk_bytes))
@@ -221,7 +256,7 @@ def decode_file(
             if reader.pending_rows or reader.at_boundary:
                 yield reader.take()
             used += taken
-            if taken == 0 or used == len(data):
+            if not reader.in_payload and (taken == 0 or used == len(data)):
                 break
         offset += used
         if at_end:
