@@ -23,7 +23,55 @@ pub enum Charset {
     Utf32,
 }
 
+/// Names of character sets, each with one of its collations; of two that are the same here, the one that a name is made of is first.
+const NAMES: [(&str, u64); 33] = [
+    ("utf8mb4", 45),
+    ("utf8mb3", 33),
+    ("utf8", 33),
+    ("latin1", 8),
+    ("ascii", 11),
+    ("binary", 63),
+    ("latin2", 9),
+    ("latin5", 30),
+    ("latin7", 41),
+    ("koi8r", 7),
+    ("koi8u", 22),
+    ("cp1250", 26),
+    ("cp1251", 51),
+    ("cp1256", 57),
+    ("cp1257", 59),
+    ("cp866", 36),
+    ("greek", 25),
+    ("hebrew", 16),
+    ("macroman", 39),
+    ("tis620", 18),
+    ("big5", 1),
+    ("sjis", 13),
+    ("cp932", 95),
+    ("euckr", 19),
+    ("gbk", 28),
+    ("gb2312", 24),
+    ("gb18030", 248),
+    ("ujis", 12),
+    ("eucjpms", 97),
+    ("ucs2", 35),
+    ("utf16", 54),
+    ("utf16le", 56),
+    ("utf32", 60),
+];
+
 impl Charset {
+    /// A collation of the character set of this name.
+    pub fn collation_of(name: &str) -> Option<u64> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|&(_, collation)| collation)
+    }
+
+    /// The name of the character set of a collation.
+    pub fn name_of(collation: u64) -> Option<&'static str> {
+        let charset = Self::of_collation(collation)?;
+        NAMES.iter().find(|&&(_, known)| Self::of_collation(known) == Some(charset)).map(|&(name, _)| name)
+    }
+
     /// The character set of a collation; None when it is not known here.
     pub fn of_collation(id: u64) -> Option<Self> {
         let coded = |encoding, max_bytes| Some(Self::Coded { encoding, max_bytes });
@@ -148,6 +196,19 @@ mod tests {
         ] {
             assert_eq!(decode(collation, bytes).as_deref(), Some(text), "collation {collation}");
         }
+    }
+
+    #[test]
+    fn names() {
+        for (name, collation) in NAMES {
+            assert!(Charset::of_collation(collation).is_some(), "{name}");
+            assert_eq!(Charset::collation_of(name), Some(collation));
+        }
+        assert_eq!(
+            [255, 192, 5, 63, 2304].map(Charset::name_of),
+            ["utf8mb4", "utf8mb3", "latin1", "binary", "utf8mb4"].map(Some)
+        );
+        assert_eq!(Charset::name_of(9999), None);
     }
 
     #[test]
