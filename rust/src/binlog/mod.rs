@@ -14,6 +14,8 @@
 //! `lanes`, which carry values from images (`image`) into Arrow arrays (`rows`, `pending`). Tables that nobody wants are stepped over.
 
 mod charset;
+#[rustfmt::skip]
+mod charset_pages;
 mod columns;
 mod cursor;
 mod decimal;
