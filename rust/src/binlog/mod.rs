@@ -23,6 +23,7 @@ mod decoder;
 mod event;
 mod fault;
 mod frame;
+mod gtid;
 mod image;
 mod include;
 mod inflate;
