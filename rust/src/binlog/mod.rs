@@ -15,6 +15,8 @@
 
 mod addresses;
 mod charset;
+#[rustfmt::skip]
+mod charset_pages;
 mod columns;
 mod compressed;
 mod cursor;
