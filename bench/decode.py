@@ -171,7 +171,10 @@ def main() -> None:
     chosen = [peer for peer in every if not arguments.names or any(name in peer.label for name in arguments.names)]
     if not chosen:
         parser.error(f"no decoder has such a name; there are: {', '.join(peer.label for peer in every)}")
-    results, failed = measure_all(chosen, arguments.scale, arguments.rounds)
+    try:
+        results, failed = measure_all(chosen, arguments.scale, arguments.rounds)
+    except MissingPackageError as error:
+        sys.exit(f"the log cannot be recorded: {error}")
     lines = report(results, arguments.rounds)
     if len(results) == len(every) and arguments.scale == 1:
         write_results("decode", lines)

@@ -18,6 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.install import find_mysql_program
 from tests.servers.mysql import MySql
 
 from bench.decode_log import every_type, shop, sysbench
@@ -60,6 +61,9 @@ def recorded_log(scale: float) -> RecordedLog:
     facts = folder / "facts.json"
     path = folder / "binlog.000001"
     if not facts.exists():
+        # What is missing is told now, not after minutes.
+        find_mysql_program("mysqld")
+        sysbench.find_sysbench()
         print(f"recording the binlog of scale {scale:g} into {folder}, which takes some minutes", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         version, rows = _record(scale, path)

@@ -14,6 +14,13 @@ ROWS_PER_TABLE, READ_WRITE, WRITE_ONLY = 50_000, 10_000, 60_000
 """At scale 1: rows at the beginning, and transactions of the two tests; each transaction makes four row changes."""
 
 
+def find_sysbench() -> str:
+    path = shutil.which("sysbench")
+    if path is None:
+        raise MissingPackageError("the program 'sysbench' is not installed: apt-get install sysbench")
+    return path
+
+
 def load(server: MySql, scale: float) -> None:
     """Fills its tables and runs the tests; one client and a fixed seed, so that the changes are the same each time."""
     server.execute(f"CREATE DATABASE {DATABASE}")
@@ -23,9 +30,6 @@ def load(server: MySql, scale: float) -> None:
 
 
 def _run(server: MySql, scale: float, test: str, *command: str) -> None:
-    program = shutil.which("sysbench")
-    if program is None:
-        raise MissingPackageError("the program 'sysbench' is not installed: apt-get install sysbench")
     connection = [f"--mysql-host={server.host}", f"--mysql-port={server.port}", f"--mysql-user={server.user}"]
     size = [
         f"--tables={TABLES}",
@@ -35,7 +39,15 @@ def _run(server: MySql, scale: float, test: str, *command: str) -> None:
         "--rand-seed=44",
     ]
     done = subprocess.run(
-        [program, test, "--db-driver=mysql", *connection, f"--mysql-password={server.password}", *size, *command],
+        [
+            find_sysbench(),
+            test,
+            "--db-driver=mysql",
+            *connection,
+            f"--mysql-password={server.password}",
+            *size,
+            *command,
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -15,6 +15,7 @@ import psutil
 
 TIMEOUT_S = 900.0
 _LOOK_S = 0.02
+_REASON_LETTERS = 300
 
 
 class PeerError(Exception):
@@ -41,7 +42,7 @@ def measure(command: Sequence[str], *, stdin: Path | None = None, counts: bool =
     PeerError when it ends with a code other than 0, or does not end within `TIMEOUT_S`.
     """
     with (stdin or Path(os.devnull)).open("rb") as given, tempfile.TemporaryFile() as errors:
-        began = time.perf_counter()
+        launched = began = time.perf_counter()
         process = subprocess.Popen(
             command, stdin=given, stdout=subprocess.PIPE if counts else subprocess.DEVNULL, stderr=errors, text=True
         )
@@ -57,17 +58,19 @@ def measure(command: Sequence[str], *, stdin: Path | None = None, counts: bool =
                     rows = int(line)
             # Its process id must stay its own as long as the memory is looked at.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        seconds = time.perf_counter() - began
+        ended = time.perf_counter()
         limit.cancel()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.stdout:
             process.stdout.close()
+        if ended - launched > TIMEOUT_S:
+            raise PeerError(f"did not end within {TIMEOUT_S:.0f} s")
         if process.returncode != 0:
             errors.seek(0)
             raise PeerError(_reason(process.returncode, errors.read()))
         cpu_s = usage.ru_utime + usage.ru_stime - startup_cpu_s
-        return Run(rows, seconds, cpu_s, startup_cpu_s, memory.peak_bytes)
+        return Run(rows, ended - began, cpu_s, startup_cpu_s, memory.peak_bytes)
 
 
 class _PeakMemory:
@@ -102,4 +105,4 @@ def _cpu_s(pid: int) -> float:
 def _reason(code: int, errors: bytes) -> str:
     lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
     told = [line for line in lines if "Error" in line or "Exception" in line] or lines
-    return f"ended with code {code}: {told[-1] if told else 'it said nothing'}"
+    return f"ended with code {code}: {told[-1][:_REASON_LETTERS] if told else 'it said nothing'}"

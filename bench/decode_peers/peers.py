@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tests.servers.mysql import MySql, program
+from tests.servers.install import find_mysql_program
+from tests.servers.mysql import MySql
 
 import headrace
 from bench.decode_log.record import CACHE, END_TABLE
@@ -77,7 +78,7 @@ class Headrace(FilePeer):
 
     def command(self, path: Path) -> Sequence[str]:
         images = ["--before-images"] if self.before_images else []
-        return [sys.executable, "-m", "bench.decode_peers.headrace_rows", *images, *[str(path)] * self.files]
+        return [sys.executable, str(HERE / "headrace_rows.py"), *images, *[str(path)] * self.files]
 
 
 class MySqlBinlog(FilePeer):
@@ -86,14 +87,16 @@ class MySqlBinlog(FilePeer):
     label = "mysqlbinlog -v"
 
     def version(self) -> str:
-        done = subprocess.run([*program("mysqlbinlog"), "--version"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [*find_mysql_program("mysqlbinlog"), "--version"], capture_output=True, text=True, check=True
+        )
         return _found(r"Ver ([0-9.]+)", done.stdout)
 
     def run(self, path: Path) -> Run:
         return replace(measure(self.command(path), stdin=path, counts=False), rows=self._count(path))
 
     def command(self, path: Path) -> Sequence[str]:
-        return [*program("mysqlbinlog"), "--no-defaults", "-v", "--base64-output=DECODE-ROWS", "-"]
+        return [*find_mysql_program("mysqlbinlog"), "--no-defaults", "-v", "--base64-output=DECODE-ROWS", "-"]
 
     @cache  # noqa: B019 - there is one
     def _count(self, path: Path) -> int:
