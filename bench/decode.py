@@ -1,8 +1,8 @@
 """Binlog decoders side by side on one log: ``PYTHONPATH=src python -m bench.decode [--rounds N] [--scale S] [NAME…]``.
 
-The log is recorded by a real MySQL server from a fixed workload (bench/decode_log), more than 500 MB at scale 1; decoders that read
-from a server only, and are slow, get the same workload at a tenth of the scale. Limit: reading the file. Each decoder is a process of
-its own, all take turns, and the run with the median of the processor time counts. NAMEs choose decoders (parts of their names);
+The log is recorded by a real MySQL server from a fixed workload (bench/decode_log), more than 500 MB at scale 1; mysql-replication,
+which is slow, gets the same workload at a tenth of the scale. Limit: reading the file. Each decoder is a process of its own, those that
+read the file take turns, and the run with the median of the processor time counts. NAMEs choose decoders (parts of their names);
 bench/results/decode.md is written when all ran at scale 1. Needs what bench/decode_peers/peers.py builds from (Go, Maven, a JDK),
 sysbench, and the MySQL server of tests/servers.
 """
@@ -38,8 +38,6 @@ from bench.machine import write_results
 HEADRACE, BOTH_IMAGES, TWO_THREADS = Headrace(), Headrace(before_images=True), Headrace(files=2)
 ON_FILE: list[FilePeer] = [RawRead(), HEADRACE, BOTH_IMAGES, TWO_THREADS, MySqlBinlog(), GoMySql(), JavaConnector()]
 ON_SERVER: list[ServerPeer] = [Debezium(), MySqlReplication()]
-SERVER_SCALE = 0.1
-"""What part of the workload those on a server decode."""
 
 P = TypeVar("P", bound=Peer)
 
@@ -87,16 +85,15 @@ def measure_all(peers: Sequence[Peer], scale: float, rounds: int) -> tuple[dict[
     for peer in peers:
         with telling(peer, failed):
             peer.prepare()
-    runs: dict[Peer, Run] = {}
+    logs = {peer: recorded_log(scale * peer.part) for peer in peers}
     on_file = [peer for peer in peers if isinstance(peer, FilePeer)]
-    on_server = [peer for peer in peers if isinstance(peer, ServerPeer)]
-    log, smaller_log = recorded_log(scale), recorded_log(scale * SERVER_SCALE)
-    RawRead().run(log.path)  # all find the log in the page cache
-    runs |= in_turns(on_file, lambda peer: peer.run(log.path), rounds, failed)
-    if on_server:
-        with serving(smaller_log) as server:
-            runs |= in_turns(on_server, lambda peer: peer.run(server), rounds, failed)
-    logs = {peer: log if isinstance(peer, FilePeer) else smaller_log for peer in peers}
+    for path in {logs[peer].path for peer in on_file}:
+        RawRead().run(path)  # all find the log in the page cache
+    runs = in_turns(on_file, lambda peer: peer.run(logs[peer].path), rounds, failed)
+    for peer in peers:
+        if isinstance(peer, ServerPeer) and peer not in failed:
+            with serving(logs[peer]) as server:
+                runs |= in_turns([peer], lambda peer, server=server: peer.run(server), rounds, failed)
     return {peer: Result(peer, logs[peer], run) for peer, run in runs.items()}, failed
 
 
@@ -153,9 +150,9 @@ def report(results: dict[Peer, Result], rounds: int) -> list[str]:
         )
     lines.append(
         "\n"
-        f"Runs in turns, the one with the median of the processor time of {rounds}. Rates count the rows in the log, also those that a "
-        "decoder misses without an error. Processor time is that of the decoder's process from the first event on; for those on a server "
-        "the server's is not in it. headrace verifies every checksum, its peers run with their defaults. mysqlbinlog prints to /dev/null "
+        f"Of {rounds} runs the one with the median of the processor time. Rates count the rows in the log, also those that a "
+        "decoder misses without an error. Processor time is that of the decoder's process behind its start-up, which for Java has a "
+        "first pass in it to warm up; for those that read from a server, the server's is not in it. headrace verifies every checksum, its peers run with their defaults. mysqlbinlog prints to /dev/null "
         "without base64; Debezium hands Connect structs to a consumer that only counts; Java has -Xmx1g."
     )
     return lines

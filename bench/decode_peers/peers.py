@@ -25,10 +25,11 @@ BUILT = CACHE / "decode-peers"
 
 
 class Peer(ABC):
-    """`files` is how many logs it decodes at once."""
+    """`files` is how many logs it decodes at once, `part` the part of the workload that its log holds."""
 
     label: str
     files = 1
+    part = 1.0
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to do
         """Fetches and builds it. PeerError when that fails."""
@@ -156,6 +157,7 @@ class Debezium(ServerPeer):
 
 class MySqlReplication(ServerPeer):
     label = "mysql-replication"
+    part = 0.1  # so slow that more would only take time; nothing in it gets warm
     _environment = BUILT / "mysql-replication"
     _requirements = HERE / "mysql_replication.txt"
 
