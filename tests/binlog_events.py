@@ -86,7 +86,9 @@ def with_compressed_events(recorded: bytes) -> bytes:
 
     def compressed(part: bytes) -> bytes:
         if part[4] == _QUERY:
-            front = HEADER_BYTES + 13 + struct.unpack_from("<H", part, HEADER_BYTES + 11)[0] + part[HEADER_BYTES + 8] + 1
+            front = (
+                HEADER_BYTES + 13 + struct.unpack_from("<H", part, HEADER_BYTES + 11)[0] + part[HEADER_BYTES + 8] + 1
+            )
             kind = _QUERY_COMPRESSED
         elif part[4] in _ROWS_V1:
             # Fewer than 251 columns.

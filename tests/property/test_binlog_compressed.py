@@ -27,7 +27,7 @@ ROWS = int(os.environ.get("HEADRACE_PAYLOAD_ROWS", "300000"))
 @cache
 def log(form: str) -> tuple[str, bytes]:
     """The name and the bytes of a compressed log."""
-    mysql, mariadb = (DATA / MYSQL).read_bytes(), (DATA / MARIADB).read_bytes()[:2132]
+    mysql, mariadb = (DATA / MYSQL).read_bytes(), (DATA / MARIADB).read_bytes()[:2090]
     match form:
         case "recorded":
             return PAYLOADS, (DATA / PAYLOADS).read_bytes()
@@ -63,7 +63,7 @@ def all_changes(steps: list[Decoded]) -> list[Change]:
 @pytest.mark.parametrize("form", ["zstd", "none", "mariadb"])
 def test_compression_changes_nothing_but_ids(form: str) -> None:
     name, data = log(form)
-    plain = (DATA / MYSQL).read_bytes() if name == MYSQL else (DATA / MARIADB).read_bytes()[:2132]
+    plain = (DATA / MYSQL).read_bytes() if name == MYSQL else (DATA / MARIADB).read_bytes()[:2090]
     assert data != plain
     found, error = decode(data, name)
     expected, _ = decode(plain, name)
@@ -184,12 +184,13 @@ def test_a_payload_inside_a_payload_is_corrupt() -> None:
     assert "an event of type 40 inside a compressed transaction" in error.message
 
 
-@pytest.mark.parametrize("offset", [10**12 - 700, 10**12 - 1])
-def test_ids_that_would_overflow_are_refused(offset: int) -> None:
+def test_ids_that_would_overflow_are_refused() -> None:
     name, data = log("recorded")
     reader = BinlogReader(["*.*"])
     with pytest.raises(SourceError, match=r"10\^12 bytes"):
-        reader.start(name, 4, expanded=offset)
+        reader.start(name, 4, expanded=10**12 - 4)
+    reader.start(name, 4, expanded=10**12 - 700)
+    with pytest.raises(SourceError, match=r"10\^12 bytes"):
         reader.feed(data[4:])
 
 
