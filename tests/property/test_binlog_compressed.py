@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.capture.mysql import MySqlConfig, MySqlSource
 from headrace.codec.binlog import BinlogReader, Boundary, Decoded, Rows, decode_file, skim_file
 from headrace.errors import CorruptError, HeadraceError, SourceError
 from tests import binlog_events
@@ -139,6 +140,29 @@ def test_memory_does_not_grow_with_a_payload(tmp_path: Path) -> None:
     assert rows == ROWS
     assert peak_mib < 300
     assert peak_mib - before_mib < 100
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_capture_hands_on_a_large_payload_in_parts(tmp_path: Path, in_use: bool) -> None:
+    data = binlog_events.payload_of_rows(ROWS)
+    # In use: a transaction follows that is not all there yet.
+    gtid_and_begin = list(binlog_events.events(data))[1:2]
+    (tmp_path / "binlog.000001").write_bytes(binlog_events.log([*binlog_events.events(data), *gtid_and_begin * in_use]))
+    config = {"type": "mysql", "name": "db1", "files": str(tmp_path / "binlog.0*"), "tables": ["s.*"]}
+    source = MySqlSource(MySqlConfig.model_validate(config), tmp_path / "state")
+    ids: list[int] = []
+    for event in source.follow(None):
+        found = [id_ for batch in event.changes for id_ in batch.data.column("_ums_id_").to_pylist()]
+        assert len(found) < 1 << 17
+        assert event.mark is None or event.mark.id > (found or ids or [0])[-1]
+        ids += found
+        if event.caught_up:
+            break
+    assert event.mark is not None
+    # What is read again behind a mark comes again with the same ids.
+    assert len(set(ids)) == ROWS
+    assert event.mark.position["offset"] == len(data)
+    assert event.mark.position["expanded"] > ROWS
 
 
 def _failing(data: bytes) -> HeadraceError:
