@@ -13,5 +13,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<binlog::python::RowBatch>()?;
     module.add_class::<binlog::python::Ddl>()?;
     module.add_class::<binlog::python::Boundary>()?;
+    module.add_class::<binlog::python::GtidSet>()?;
     module.add_function(wrap_pyfunction!(digest::digest_rows, module)?)
 }

@@ -17,13 +17,25 @@ class BinlogDecoder:
 
     def __init__(self, *, include: Sequence[str], before_images: bool = False, network: bool = False) -> None:
         """`include`: patterns ``schema.table`` with ``*`` and ``?``; no pattern, no table."""
-    def start(self, file: str, offset: int, expanded: int, commit_ts_us: int) -> None:
+    def start(
+        self,
+        file: str,
+        offset: int,
+        *,
+        expanded: int,
+        gtids: str,
+        renumbered: int,
+        commit_ts_us: int,
+        skip_until_us: int,
+    ) -> None:
         """Begins at byte `offset` of the log file named `file` (0: the magic is fed too, 4: right behind it).
 
-        `expanded` is how many bytes decompression has added before that offset (of a boundary, or by `BinlogSkim`).
-        A larger offset in file mode needs `prime`. `commit_ts_us` is that of the boundary resumed from: commit times never go
-        below it. What has not been taken, and a transaction under way, are forgotten (they come again, with the same ids, from
-        the boundary before); table indexes stay.
+        A larger offset in file mode needs `prime`. `expanded` is how many bytes decompression has added before that offset (of a
+        boundary, or by `BinlogSkim`). `gtids`, `renumbered` and `commit_ts_us` are those of the boundary resumed from: the
+        transactions before it ("" when not known), what is added to file numbers in ids, and a time that commit times never go
+        below. Rows are passed over up to the first transaction committed at `skip_until_us` or later (microseconds since 1970
+        UTC). What has not been taken, and a transaction under way, are forgotten (they come again, with the same ids, from the
+        boundary before); table indexes stay.
         """
     def prime(self, head: Buffer) -> None:
         """Reads the format of a file out of its first bytes (from the magic to the end of the format description, or more)."""
@@ -114,8 +126,17 @@ class Boundary:
     @property
     def expanded(self) -> int: ...
     @property
-    def gtid(self) -> str: ...
+    def gtids(self) -> str: ...
     @property
     def id(self) -> int: ...
     @property
     def commit_ts_us(self) -> int: ...
+
+@final
+class GtidSet:
+    def __init__(self, text: str) -> None: ...
+    def __bool__(self) -> bool: ...
+    def __or__(self, other: GtidSet) -> GtidSet: ...
+    def __sub__(self, other: GtidSet) -> GtidSet: ...
+    def __le__(self, other: GtidSet) -> bool: ...
+    def to_wire(self) -> bytes: ...

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::compressed::Compressed;
 use super::cursor::Cursor;
-use super::event::{self, Format, Gtid, Header, Opening, Query, Rotate, kind};
+use super::event::{self, Format, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
+use super::gtid::{Gtid, GtidSet};
 use super::include::Include;
 use super::payload::Payload;
 use super::pending::{Ddl, Item, Pending};
@@ -25,6 +26,20 @@ pub struct Stop {
     pub bytes: usize,
 }
 
+/// What is known of the log before the place at which decoding starts.
+pub struct Before<'s> {
+    /// Bytes that decompression has added before the offset.
+    pub expanded: u64,
+    /// All transactions; empty when they are not known.
+    pub gtids: &'s str,
+    /// What is added to the numbers of files in ids.
+    pub renumbered: i64,
+    /// The newest commit time: later ones do not go below it.
+    pub commit_ts_us: i64,
+    /// Rows are passed over up to the first transaction that was committed at this time or later.
+    pub skip_until_us: i64,
+}
+
 /// A transaction can be larger than memory, and a few bytes of it can hold millions of rows.
 const WITHIN: Stop = Stop { rows: 1 << 16, bytes: 16 << 20 };
 
@@ -33,7 +48,8 @@ pub struct Boundary {
     pub file: Arc<str>,
     pub offset: u64,
     pub expanded: u64,
-    pub gtid: String,
+    /// All transactions up to here; empty when that is not known, or transactions have no names.
+    pub gtids: String,
     pub id: i64,
     pub commit_ts_us: i64,
 }
@@ -54,13 +70,18 @@ pub struct Decoder {
     tables: Tables,
     network: bool,
     place: Place,
+    /// Where decoding started. A server that is asked by GTIDs begins at the start of that file, and sends nothing that is known;
+    /// no boundary before this place is handed out.
+    started: Place,
     expects_magic: bool,
     format: Option<Format>,
     transaction: Transaction,
     /// The compressed transaction whose events are coming out; `place` stays where its event begins.
     payload: Option<Payload>,
     commit_ts_us: i64,
-    gtid: Gtid,
+    skip_until_us: i64,
+    /// All transactions so far; None until the start or the log tells which came before.
+    executed: Option<GtidSet>,
     /// The newest place between two transactions that was reached since the last `take`.
     complete: Option<Place>,
     pending: Pending,
@@ -74,12 +95,14 @@ impl Decoder {
             tables: Tables::new(include, before_images),
             network,
             place: Place::none(),
+            started: Place::none(),
             expects_magic: false,
             format: None,
             transaction: Transaction::default(),
             payload: None,
             commit_ts_us: i64::MIN,
-            gtid: Gtid::None,
+            skip_until_us: i64::MIN,
+            executed: None,
             complete: None,
             pending: Pending::default(),
             failed: None,
@@ -88,15 +111,18 @@ impl Decoder {
     }
 
     /// Begins afresh at a place: what is pending, and a transaction under way, are forgotten; tables keep their indexes.
-    pub fn start(&mut self, file: &str, offset: u64, expanded: u64, commit_ts_us: i64) -> Read<()> {
-        self.place = Place::new(file, offset, expanded)?;
+    pub fn start(&mut self, file: &str, offset: u64, before: &Before<'_>) -> Read<()> {
+        self.executed = if before.gtids.is_empty() { None } else { Some(GtidSet::parse(before.gtids)?) };
+        self.place = Place::new(file, offset, before.renumbered)?.expanded_by(before.expanded);
         self.place.id(offset)?;
+        self.started = self.place.clone();
         self.expects_magic = offset == 0 && !self.network;
         self.format = None;
         self.tables.forget_ids();
         self.transaction = Transaction::default();
         self.payload = None;
-        self.commit_ts_us = commit_ts_us;
+        self.commit_ts_us = before.commit_ts_us;
+        self.skip_until_us = before.skip_until_us;
         self.complete = None;
         self.pending = Pending::default();
         self.failed = None;
@@ -236,7 +262,7 @@ impl Decoder {
     }
 
     fn note_complete(&mut self) {
-        if !self.transaction.open {
+        if !self.transaction.open && !self.place.is_before(&self.started) {
             self.complete = Some(self.place.clone());
         }
     }
@@ -271,6 +297,8 @@ impl Decoder {
             kind::ANONYMOUS_GTID => self.open_transaction(Opening::mysql(cursor, true)?)?,
             kind::GTID_TAGGED => self.open_transaction(Opening::tagged(cursor)?)?,
             kind::MARIADB_GTID => self.open_transaction(Opening::mariadb(cursor, header)?)?,
+            kind::PREVIOUS_GTIDS => self.came_before(&GtidSet::read_mysql(cursor)?),
+            kind::MARIADB_GTID_LIST => self.came_before(&GtidSet::read_mariadb(cursor)?),
             kind::FORMAT_DESCRIPTION => {
                 self.require_no_open_rows()?;
                 self.tables.forget_ids();
@@ -278,9 +306,7 @@ impl Decoder {
             }
             kind::ROTATE if self.network => {
                 let rotate = Rotate::read(cursor)?;
-                // At the beginning of a connection it names the file that was asked for.
-                let expanded = if *rotate.file == *self.place.file { self.place.expanded } else { 0 };
-                return Place::new(&rotate.file, rotate.offset, expanded).map(Some);
+                return self.place.in_file(&rotate.file, rotate.offset).map(Some);
             }
             kind if Compressed::is(kind) => self.compressed(header, &Compressed::read(kind, body)?)?,
             _ => refusals::check_harmless(header, self.network)?,
@@ -314,10 +340,15 @@ impl Decoder {
         Ok(())
     }
 
+    /// What a file says of the transactions before it. They may be fewer than those known: another server's log begins elsewhere.
+    fn came_before(&mut self, gtids: &GtidSet) {
+        self.executed = Some(self.executed.take().map_or_else(|| gtids.clone(), |known| known.union(gtids)));
+    }
+
     fn end_transaction(&mut self) {
         let ended = std::mem::take(&mut self.transaction);
-        if ended.gtid != Gtid::None {
-            self.gtid = ended.gtid;
+        if let Some(executed) = &mut self.executed {
+            executed.add(&ended.gtid);
         }
     }
 
@@ -377,6 +408,15 @@ impl Decoder {
         self.pending.add_ddl(ddl)
     }
 
+    /// Once a transaction is young enough, all that follow are taken, whatever the servers' clocks do.
+    fn is_too_old(&mut self, header: &Header) -> bool {
+        let too_old = self.transaction.commit_ts_us.unwrap_or(header.ts_us()) < self.skip_until_us;
+        if !too_old {
+            self.skip_until_us = i64::MIN;
+        }
+        too_old
+    }
+
     /// Commit time never goes back, whatever the servers' clocks do.
     fn advance_commit_ts(&mut self, header: &Header) {
         let commit_ts_us = *self.transaction.commit_ts_us.get_or_insert(header.ts_us());
@@ -385,7 +425,7 @@ impl Decoder {
 
     fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize, at: u64) -> Read<()> {
         self.transaction.open = true;
-        if !self.tables.wants_rows(rows.table_id)? {
+        if !self.tables.wants_rows(rows.table_id)? || self.is_too_old(header) {
             return Ok(());
         }
         self.advance_commit_ts(header);
@@ -414,7 +454,7 @@ impl Decoder {
             file: place.file,
             offset: place.offset,
             expanded: place.expanded,
-            gtid: self.gtid.to_string(),
+            gtids: self.executed.as_ref().map(GtidSet::to_string).unwrap_or_default(),
             commit_ts_us: self.commit_ts_us,
         })
     }

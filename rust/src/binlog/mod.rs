@@ -22,6 +22,7 @@ mod decoder;
 mod event;
 mod fault;
 mod frame;
+mod gtid;
 mod image;
 mod include;
 mod inflate;

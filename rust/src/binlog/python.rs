@@ -6,10 +6,11 @@ use arrow_schema::ArrowError;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyTuple};
 
-use super::decoder::{self, Decoder, Stop};
+use super::decoder::{self, Before, Decoder, Stop};
 use super::fault::{Blame, Fault};
+use super::gtid;
 use super::include::Include;
 use super::pending::{self, Item};
 use super::skim::Skim;
@@ -66,8 +67,21 @@ impl BinlogDecoder {
         Ok(Self { decoder: Decoder::new(include, before_images, network) })
     }
 
-    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, expanded: u64, commit_ts_us: i64) -> PyResult<()> {
-        self.decoder.start(file, offset, expanded, commit_ts_us).map_err(|fault| raise(py, fault))
+    #[pyo3(signature = (file, offset, *, expanded, gtids, renumbered, commit_ts_us, skip_until_us))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python method")]
+    fn start(
+        &mut self,
+        py: Python<'_>,
+        file: &str,
+        offset: u64,
+        expanded: u64,
+        gtids: &str,
+        renumbered: i64,
+        commit_ts_us: i64,
+        skip_until_us: i64,
+    ) -> PyResult<()> {
+        let before = Before { expanded, gtids, renumbered, commit_ts_us, skip_until_us };
+        self.decoder.start(file, offset, &before).map_err(|fault| raise(py, fault))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
@@ -136,6 +150,50 @@ impl BinlogDecoder {
     }
 }
 
+/// A set of transactions.
+#[pyclass(module = "headrace._native", frozen)]
+pub struct GtidSet(gtid::GtidSet);
+
+#[pymethods]
+impl GtidSet {
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
+        gtid::GtidSet::parse(text).map(Self).map_err(|fault| raise(py, fault))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("GtidSet('{}')", self.0)
+    }
+
+    fn __bool__(&self) -> bool {
+        self.0 != gtid::GtidSet::default()
+    }
+
+    fn __or__(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0))
+    }
+
+    fn __sub__(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0))
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn __le__(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
+    }
+
+    fn to_wire<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_wire())
+    }
+}
+
 /// What decompression adds up to a place in a recorded file.
 #[pyclass(module = "headrace._native")]
 pub struct BinlogSkim {
@@ -172,7 +230,7 @@ pub struct Boundary {
     file: String,
     offset: u64,
     expanded: u64,
-    gtid: String,
+    gtids: String,
     id: i64,
     commit_ts_us: i64,
 }
@@ -183,7 +241,7 @@ impl From<decoder::Boundary> for Boundary {
             file: boundary.file.to_string(),
             offset: boundary.offset,
             expanded: boundary.expanded,
-            gtid: boundary.gtid,
+            gtids: boundary.gtids,
             id: boundary.id,
             commit_ts_us: boundary.commit_ts_us,
         }

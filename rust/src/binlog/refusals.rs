@@ -20,11 +20,9 @@ pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
         | kind::HEARTBEAT_V2
         | kind::IGNORABLE
         | kind::ROWS_QUERY
-        | kind::PREVIOUS_GTIDS
         | kind::TRANSACTION_CONTEXT
         | kind::VIEW_CHANGE
-        | kind::MARIADB_ANNOTATE..=kind::MARIADB_CHECKPOINT
-        | kind::MARIADB_GTID_LIST => Ok(()),
+        | kind::MARIADB_ANNOTATE..=kind::MARIADB_CHECKPOINT => Ok(()),
         kind::MARIADB_START_ENCRYPTION if on_wire => Ok(()),
         kind::MARIADB_START_ENCRYPTION => Err(encrypted()),
         kind::APPEND_BLOCK..=kind::DELETE_FILE | kind::BEGIN_LOAD_QUERY | kind::EXECUTE_LOAD_QUERY => {

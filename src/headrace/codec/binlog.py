@@ -20,7 +20,12 @@ import pyarrow as pa
 from headrace import _native
 from headrace.errors import HeadraceError
 
+GtidSet = _native.GtidSet
+"""A set of transactions: ``GtidSet(text)`` of what servers write (CorruptError when it is none), ``str`` for its
+normal form, ``|`` union, ``-`` difference, ``<=`` subset; ``to_wire()`` for COM_BINLOG_DUMP_GTID."""
+
 CHUNK_BYTES = 8 << 20
+_BEGINNING_OF_TIME_US = -(2**63)
 
 BEFORE = "_ums_before_"
 BEFORE_RAW = "_ums_before_raw_"
@@ -97,7 +102,8 @@ class Boundary:
     offset: int
     expanded: int
     """Bytes that decompression has added before the offset in this file; ids count them."""
-    gtid: str
+    gtids: str
+    """All transactions before it, as servers write sets of them; empty when they are not known or have no names."""
     id: int
     commit_ts_us: int
 
@@ -117,14 +123,34 @@ class BinlogReader:
         self._decoder = _native.BinlogDecoder(include=include, before_images=before_images, network=network)
         self._tables: dict[int, TableInfo] = {}
 
-    def start(self, file: str, offset: int = 0, *, expanded: int = 0, commit_ts_us: int = 0, head: bytes = b"") -> None:
+    def start(
+        self,
+        file: str,
+        offset: int = 0,
+        *,
+        expanded: int = 0,
+        gtids: str = "",
+        renumbered: int = 0,
+        commit_ts_us: int = 0,
+        skip_until_us: int | None = None,
+        head: bytes = b"",
+    ) -> None:
         """Begins in a log file; in the middle of a recorded one its first bytes are needed too (`head`).
 
-        `expanded` belongs to the offset as in `Boundary`; without it, ids are smaller than from the file's beginning.
-
-        What was not taken is forgotten: it comes again, with the same ids, from the boundary before it.
+        `expanded`, `gtids` and `commit_ts_us` are those of the boundary where decoding goes on (without `expanded`, ids are
+        smaller than from the file's beginning); `renumbered` is added to the numbers of files in ids. Rows are passed over up to
+        the first transaction that was committed at `skip_until_us` or later. What was not taken is forgotten: it comes again,
+        with the same ids, from the boundary before it.
         """
-        self._decoder.start(file, offset, expanded, commit_ts_us)
+        self._decoder.start(
+            file,
+            offset,
+            expanded=expanded,
+            gtids=gtids,
+            renumbered=renumbered,
+            commit_ts_us=commit_ts_us,
+            skip_until_us=_BEGINNING_OF_TIME_US if skip_until_us is None else skip_until_us,
+        )
         if head:
             self._decoder.prime(head)
 
@@ -147,7 +173,7 @@ class BinlogReader:
                 boundary.file,
                 boundary.offset,
                 boundary.expanded,
-                boundary.gtid,
+                boundary.gtids,
                 boundary.id,
                 boundary.commit_ts_us,
             ),
