@@ -130,9 +130,17 @@ def test_server_and_files_agree_from_every_boundary(server: MariaDb, database: s
     assert events(configuration(database, **login), tmp_path / "live", None) == whole
     ends = boundaries(path, database)
     assert ends[-1].expanded > 10_000
+    assert all(end.gtids for end in ends)
     for end in ends:
         after = [change for change in whole if change[0] > end.id]
-        position = {"file": end.file, "offset": end.offset, "expanded": end.expanded, "gtid": ""}
+        position = {
+            "file": end.file,
+            "offset": end.offset,
+            "expanded": end.expanded,
+            "gtids": end.gtids,
+            "server": "",
+            "renumbered": 0,
+        }
         mark = Mark("db1", position, end.id, end.commit_ts_us)
         named = configuration(database, **recorded, start=f"{end.file}:{end.offset}")
         for number, (config, start) in enumerate(

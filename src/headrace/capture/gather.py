@@ -111,7 +111,13 @@ class Gatherer:
         self._history.save()
         boundary = decoded.boundary
         if boundary is not None:
-            position = replace(self._position, file=boundary.file, offset=boundary.offset, gtids=boundary.gtids)
+            position = replace(
+                self._position,
+                file=boundary.file,
+                offset=boundary.offset,
+                expanded=boundary.expanded,
+                gtids=boundary.gtids,
+            )
             self._mark = Mark(self._source, position.to_json(), boundary.id, boundary.commit_ts_us)
             self._in_transaction = False
         elif changes:
