@@ -87,3 +87,53 @@ fn skip_rows_front(cursor: &mut Cursor<'_>, kind: u8) -> Read<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "abc" behind its length.
+    const PACKED: [u8; 13] = [0x81, 3, 0x78, 0x9c, 0x4b, 0x4c, 0x4a, 0x06, 0x00, 0x02, 0x4d, 0x01, 0x27];
+
+    fn unpacked(kind: u8, front: &[u8], packed: &[u8]) -> Option<(u8, Vec<u8>)> {
+        let body = [front, packed].concat();
+        let compressed = Compressed::read(kind, &body).ok()?;
+        assert_eq!(compressed.front, front);
+        assert_eq!(compressed.added(), 0);
+        Some((compressed.kind, compressed.unpack().ok()?))
+    }
+
+    #[test]
+    fn every_type_is_what_it_is_without_compression() {
+        let query = [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 0, 9, 9, b's', 0];
+        let (insert, update) = ([0, 0, 0, 0, 0, 0, 1, 0, 9, 0xff, 1], [0, 0, 0, 0, 0, 0, 1, 0, 8, 0xff, 0xff]);
+        let version_2 = [0, 0, 0, 0, 0, 0, 1, 0, 3, 0, 7, 8, 0xff];
+        for (packed_kind, front, kind) in [
+            (165, &query[..], kind::QUERY),
+            (166, &insert, kind::WRITE_ROWS_V1),
+            (167, &update, kind::UPDATE_ROWS_V1),
+            (168, &insert, kind::DELETE_ROWS_V1),
+            (169, &version_2, kind::WRITE_ROWS),
+            (171, &version_2, kind::DELETE_ROWS),
+        ] {
+            assert!(Compressed::is(packed_kind));
+            assert_eq!(unpacked(packed_kind, front, &PACKED), Some((kind, [front, b"abc"].concat())));
+            for end in 0..front.len() {
+                assert!(front.get(..end).is_some_and(|cut| Compressed::read(packed_kind, cut).is_err()));
+            }
+        }
+        assert!(!Compressed::is(164) && !Compressed::is(172));
+    }
+
+    #[test]
+    fn what_does_not_begin_a_compressed_part() {
+        let front = [0, 0, 0, 0, 0, 0, 1, 0, 1, 1];
+        for form in [0x00, 0x01, 0x80, 0x85, 0x91, 0xff] {
+            let packed = [&[form], &PACKED[1..]].concat();
+            assert_eq!(unpacked(166, &front, &packed), None);
+        }
+        assert!(Compressed::read(166, &[&front[..], &[0x84, 0xff, 0xff]].concat()).is_err());
+        let long = [&front[..], &[0x84, 0xff, 0xff, 0xff, 0xff], &PACKED[2..]].concat();
+        assert!(Compressed::read(166, &long).is_ok_and(|long| long.added() > 4_000_000_000 && long.unpack().is_err()));
+    }
+}

@@ -166,3 +166,87 @@ impl Payload {
 fn damaged(error: io::Error) -> Fault {
     Fault::corrupt(format!("a compressed transaction cannot be unpacked: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binlog::fault::Blame;
+
+    /// An event of `length` bytes with a query's type and an empty body.
+    fn inner(length: u8) -> Vec<u8> {
+        let mut event = vec![0; usize::from(length)];
+        event.splice(4..5, [kind::QUERY]);
+        event.splice(9..10, [length]);
+        event
+    }
+
+    fn open(fields: &[u8], stream: &[u8]) -> Read<Payload> {
+        let event = [&[0; HEADER_BYTES], fields, stream].concat();
+        let place = Place::new("binlog.000001", 100, 7)?;
+        let end = event.len();
+        Payload::open(Cow::Owned(event), end, &place, 100 + end as u64)
+    }
+
+    fn blame<T>(result: Read<T>) -> Option<Blame> {
+        result.err().map(|fault| fault.blame())
+    }
+
+    #[test]
+    fn events_come_out_with_their_places() {
+        let plain = [inner(20), inner(30)].concat();
+        let packed = zstd::bulk::compress(&plain, 3).unwrap_or_default();
+        let length = u8::try_from(packed.len()).unwrap_or(0);
+        let fields = [9, 1, 5, 2, 1, 0, 1, 1, length, 3, 1, 50, 0];
+        let come_out = |mut payload: Payload| {
+            let mut found = vec![];
+            while let Some((event, at)) = payload.next()? {
+                found.push((event.to_vec(), at));
+            }
+            Ok((payload.added, found))
+        };
+        let begin = 100 + (HEADER_BYTES + fields.len()) as u64;
+        let expected = (50 - u64::from(length), vec![(inner(20), begin), (inner(30), begin + 20)]);
+        assert_eq!(open(&fields, &packed).and_then(come_out).ok(), Some(expected));
+    }
+
+    #[test]
+    fn fields_that_say_too_little_or_too_much() {
+        let stored = |fields: &[u8]| blame(open(fields, &inner(19)));
+        assert_eq!(stored(&[2, 2, 255, 1, 0]), Some(Blame::Corrupt));
+        assert_eq!(stored(&[2, 3, 252, 255, 0, 1, 1, 19, 0]), None);
+        assert_eq!(stored(&[2, 3, 252, 255, 0, 1, 1, 18, 0]), Some(Blame::Corrupt));
+        assert_eq!(stored(&[2, 3, 252, 255, 0, 3, 1, 18, 0]), Some(Blame::Corrupt));
+        assert_eq!(stored(&[2, 1, 0, 0]), Some(Blame::Corrupt));
+        assert_eq!(stored(&[2, 1, 1, 3, 1, 19, 0]), Some(Blame::Refused));
+        assert_eq!(stored(&[1, 1, 19, 0]), Some(Blame::Corrupt));
+        assert_eq!(stored(&[1, 200, 19, 0]), Some(Blame::Corrupt));
+        assert_eq!(stored(&[2, 1, 0, 3, 9, 254, 255, 255, 255, 255, 255, 255, 255, 255, 0]), Some(Blame::Refused));
+        assert_eq!(stored(&[]), Some(Blame::Corrupt));
+    }
+
+    #[test]
+    fn a_stream_that_is_not_what_the_fields_say() {
+        let none = |said: u8, stream: &[u8]| {
+            let mut payload = open(&[2, 3, 252, 255, 0, 3, 1, said, 0], stream)?;
+            while payload.next()?.is_some() {}
+            Ok(())
+        };
+        assert_eq!(blame(none(38, &[inner(19), inner(19)].concat())), None);
+        assert_eq!(blame(none(19, &inner(20))), Some(Blame::Corrupt));
+        assert_eq!(blame(none(25, &[inner(20), vec![0; 5]].concat())), Some(Blame::Corrupt));
+        assert_eq!(blame(none(19, inner(40).get(..19).unwrap_or_default())), Some(Blame::Corrupt));
+        let zstd = |said: u8, stream: &[u8]| {
+            let mut payload = open(&[2, 1, 0, 3, 1, said, 0], stream)?;
+            while payload.next()?.is_some() {}
+            Ok(())
+        };
+        let packed = zstd::bulk::compress(&inner(19), 3).unwrap_or_default();
+        assert_eq!(blame(zstd(19, &packed)), None);
+        assert_eq!(blame(zstd(20, &packed)), Some(Blame::Corrupt));
+        assert_eq!(blame(zstd(0, &packed)), Some(Blame::Corrupt));
+        assert_eq!(blame(zstd(19, &[&*packed, b"x"].concat())), Some(Blame::Corrupt));
+        for end in 0..packed.len() {
+            assert_eq!(packed.get(..end).and_then(|cut| blame(zstd(19, cut))), Some(Blame::Corrupt), "cut at {end}");
+        }
+    }
+}
