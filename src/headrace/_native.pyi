@@ -47,20 +47,35 @@ class BinlogDecoder:
 
         `names_required`: columns without names, which are ``@1``, ``@2``, … else, are an error.
         """
-    def start(self, file: str, offset: int, commit_ts_us: int) -> None:
+    def start(
+        self,
+        file: str,
+        offset: int,
+        *,
+        expanded: int,
+        gtids: str,
+        renumbered: int,
+        commit_ts_us: int,
+        skip_until_us: int,
+    ) -> None:
         """Begins at byte `offset` of the log file named `file` (0: the magic is fed too, 4: right behind it).
 
-        A larger offset in file mode needs `prime`. `commit_ts_us` is that of the boundary resumed from: commit times never go
-        below it. What has not been taken, and a transaction under way, are forgotten (they come again, with the same ids, from
-        the boundary before); table indexes stay.
+        A larger offset in file mode needs `prime`. `expanded` is how many bytes decompression has added before that offset (of a
+        boundary, or by `BinlogSkim`). `gtids`, `renumbered` and `commit_ts_us` are those of the boundary resumed from: the
+        transactions before it ("" when not known), what is added to file numbers in ids, and a time that commit times never go
+        below. Rows are passed over up to the first transaction committed at `skip_until_us` or later (microseconds since 1970
+        UTC). What has not been taken, and a transaction under way, are forgotten (they come again, with the same ids, from the
+        boundary before); table indexes stay.
         """
     def prime(self, head: Buffer) -> None:
         """Reads the format of a file out of its first bytes (from the magic to the end of the format description, or more)."""
     def feed(self, data: Buffer, *, stop_after_rows: int, stop_after_bytes: int, stop_at_ddl: bool = False) -> int:
         """Takes whole events and returns how many bytes they had; the rest is to be fed again with what follows it.
 
-        Returns early at the first end of a transaction with that many rows or bytes pending, with `stop_at_ddl` also
-        behind each statement that changes what tables are. Network mode takes the packets of
+        Returns early at the first end of a transaction with that many rows or bytes pending; within a transaction when that is
+        many for memory too (65,536 rows or 16 MiB), with `stop_at_ddl` also behind each statement that changes what tables are.
+        With an open compressed transaction (`in_payload`) it goes on with that before it takes bytes, and may be called without
+        any. Network mode takes the packets of
         COM_BINLOG_DUMP as they come. The buffer must not be written to meanwhile (other threads run). After an error, what was
         decoded before it can still be taken, and `feed` fails again until `start`.
         """
@@ -80,11 +95,24 @@ class BinlogDecoder:
     def at_boundary(self) -> bool:
         """No transaction is under way."""
     @property
+    def in_payload(self) -> bool:
+        """The bytes of a compressed transaction have been taken, and not all of its rows."""
+    @property
     def behind_ddl(self) -> bool:
         """The newest that is pending is a statement."""
     @property
     def incomplete_event_at(self) -> int | None:
         """Where the event begins that the last `feed` found cut; None when it found none."""
+
+@final
+class BinlogSkim:
+    """Says how many bytes decompression adds up to a place in a recorded file, reading headers only."""
+
+    def __init__(self, file: str) -> None: ...
+    def feed(self, data: Buffer) -> int:
+        """Takes whole events, from the file's beginning on, and returns how many bytes they had."""
+    @property
+    def expanded(self) -> int: ...
 
 @final
 class Batches:
@@ -134,8 +162,19 @@ class Boundary:
     @property
     def offset(self) -> int: ...
     @property
-    def gtid(self) -> str: ...
+    def expanded(self) -> int: ...
+    @property
+    def gtids(self) -> str: ...
     @property
     def id(self) -> int: ...
     @property
     def commit_ts_us(self) -> int: ...
+
+@final
+class GtidSet:
+    def __init__(self, text: str) -> None: ...
+    def __bool__(self) -> bool: ...
+    def __or__(self, other: GtidSet) -> GtidSet: ...
+    def __sub__(self, other: GtidSet) -> GtidSet: ...
+    def __le__(self, other: GtidSet) -> bool: ...
+    def to_wire(self) -> bytes: ...

@@ -38,10 +38,14 @@ def items(name: str, include: list[str]) -> tuple[Rows | Ddl, ...]:
     return reader.take().items
 
 
-def test_every_type_of_mysql() -> None:
-    found, error = lines("mysql9-cut.000005")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("mysql9-cut.000005", "mysql9-cut.jsonl"), ("mysql8-txpayload.000011", "mysql8-txpayload.jsonl")],
+)
+def test_every_type_of_mysql(name: str, expected: str) -> None:
+    found, error = lines(name)
     assert error is None
-    assert found == (DATA / "mysql9-cut.jsonl").read_text().splitlines()
+    assert found == (DATA / expected).read_text().splitlines()
 
 
 def test_a_log_without_names_is_read_with_its_own_statements() -> None:
@@ -88,19 +92,12 @@ def test_what_was_decoded_before_a_refusal_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "message", "fix"),
-    [
-        ("mysql8-statement.binlog.000017", "at 715: INSERT INTO in schema 'st'", "binlog_format=ROW"),
-        ("mysql8-txpayload.000011", "at 1571: a compressed transaction", "binlog_transaction_compression=OFF"),
-    ],
-)
-def test_logs_without_plain_rows_are_refused(name: str, message: str, fix: str) -> None:
-    found, error = lines(name)
+def test_logs_without_rows_are_refused() -> None:
+    found, error = lines("mysql8-statement.binlog.000017")
     assert not found
     assert isinstance(error, SourceError)
-    assert message in error.message
-    assert fix in error.fix
+    assert "at 715: INSERT INTO in schema 'st'" in error.message
+    assert "binlog_format=ROW" in error.fix
 
 
 def test_encrypted_files_are_refused() -> None:

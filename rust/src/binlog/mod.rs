@@ -15,7 +15,10 @@
 
 mod addresses;
 mod charset;
+#[rustfmt::skip]
+mod charset_pages;
 mod columns;
+mod compressed;
 mod cursor;
 mod decimal;
 mod decoder;
@@ -23,18 +26,21 @@ mod definition;
 mod event;
 mod fault;
 mod frame;
+mod gtid;
 mod image;
 mod include;
 mod inflate;
 mod json;
 mod json_diff;
 mod lanes;
+mod payload;
 mod pending;
 mod place;
 pub mod python;
 mod refusals;
 mod rows;
 mod scalars;
+mod skim;
 mod statement;
 mod table_map;
 mod tables;

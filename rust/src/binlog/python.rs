@@ -6,13 +6,15 @@ use arrow_schema::ArrowError;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyTuple};
 
-use super::decoder::{self, Decoder, Stop};
+use super::decoder::{self, Before, Decoder, Stop};
 use super::definition::Definition;
 use super::fault::{Blame, Fault};
+use super::gtid;
 use super::include::Include;
 use super::pending::{self, Item};
+use super::skim::Skim;
 
 /// The fault as one of headrace's errors.
 #[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
@@ -66,8 +68,21 @@ impl BinlogDecoder {
         Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })
     }
 
-    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, commit_ts_us: i64) -> PyResult<()> {
-        self.decoder.start(file, offset, commit_ts_us).map_err(|fault| raise(py, fault))
+    #[pyo3(signature = (file, offset, *, expanded, gtids, renumbered, commit_ts_us, skip_until_us))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python method")]
+    fn start(
+        &mut self,
+        py: Python<'_>,
+        file: &str,
+        offset: u64,
+        expanded: u64,
+        gtids: &str,
+        renumbered: i64,
+        commit_ts_us: i64,
+        skip_until_us: i64,
+    ) -> PyResult<()> {
+        let before = Before { expanded, gtids, renumbered, commit_ts_us, skip_until_us };
+        self.decoder.start(file, offset, &before).map_err(|fault| raise(py, fault))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
@@ -132,6 +147,11 @@ impl BinlogDecoder {
     }
 
     #[getter]
+    fn in_payload(&self) -> bool {
+        self.decoder.in_payload()
+    }
+
+    #[getter]
     fn behind_ddl(&self) -> bool {
         self.decoder.behind_ddl()
     }
@@ -139,6 +159,75 @@ impl BinlogDecoder {
     #[getter]
     fn incomplete_event_at(&self) -> Option<u64> {
         self.decoder.incomplete_at()
+    }
+}
+
+/// A set of transactions.
+#[pyclass(module = "headrace._native", frozen)]
+pub struct GtidSet(gtid::GtidSet);
+
+#[pymethods]
+impl GtidSet {
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
+        gtid::GtidSet::parse(text).map(Self).map_err(|fault| raise(py, fault))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("GtidSet('{}')", self.0)
+    }
+
+    fn __bool__(&self) -> bool {
+        self.0 != gtid::GtidSet::default()
+    }
+
+    fn __or__(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0))
+    }
+
+    fn __sub__(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0))
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn __le__(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
+    }
+
+    fn to_wire<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_wire())
+    }
+}
+
+/// What decompression adds up to a place in a recorded file.
+#[pyclass(module = "headrace._native")]
+pub struct BinlogSkim {
+    skim: Skim,
+}
+
+#[pymethods]
+impl BinlogSkim {
+    #[new]
+    fn new(py: Python<'_>, file: &str) -> PyResult<Self> {
+        Ok(Self { skim: Skim::new(file).map_err(|fault| raise(py, fault))? })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn feed(&mut self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = slice(&data)?;
+        py.detach(|| self.skim.feed(bytes)).map_err(|fault| raise(py, fault))
+    }
+
+    #[getter]
+    fn expanded(&self) -> u64 {
+        self.skim.expanded()
     }
 }
 
@@ -152,7 +241,8 @@ pub struct Batches {
 pub struct Boundary {
     file: String,
     offset: u64,
-    gtid: String,
+    expanded: u64,
+    gtids: String,
     id: i64,
     commit_ts_us: i64,
 }
@@ -162,7 +252,8 @@ impl From<decoder::Boundary> for Boundary {
         Self {
             file: boundary.file.to_string(),
             offset: boundary.offset,
-            gtid: boundary.gtid,
+            expanded: boundary.expanded,
+            gtids: boundary.gtids,
             id: boundary.id,
             commit_ts_us: boundary.commit_ts_us,
         }

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from headrace.capture.ddl import Change, Ddl, Effect, read
 from headrace.capture.definition import TableDefinition
-from headrace.capture.replica import BinlogPosition
+from headrace.capture.position import BinlogPosition
 from headrace.capture.tokens import UnreadableError
 from headrace.codec import binlog
 from headrace.codec.binlog import BinlogReader, Decoded, decode_file

@@ -12,11 +12,13 @@ there on the definition holds. What a table was before that statement cannot be 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from headrace.capture.ddl import Change, Ddl, Effect, read
 from headrace.capture.definition import TableDefinition
 from headrace.capture.definitions import Definitions, Name
-from headrace.capture.replica import BinlogPosition, Replica
+from headrace.capture.position import BinlogPosition
+from headrace.capture.replica import Replica
 from headrace.codec import binlog
 from headrace.codec.binlog import BinlogReader
 from headrace.errors import RetryableError
@@ -44,7 +46,7 @@ def learn_from_server(
         for _ in range(_ROUNDS):
             if not missing and not schemas:
                 return statements.taken_in(definitions) or start
-            before = asked.last_position()
+            before = replace(asked.last_position(), renumbered=start.renumbered)
             found = {name: definition for name in missing if (definition := _definition(asked, name))}
             charsets = {schema: charset for schema, charset in asked.schema_charsets() if schema in schemas}
             after = asked.last_position()
@@ -52,12 +54,12 @@ def learn_from_server(
             statements.read(since, after)
             for name, definition in found.items():
                 newest = statements.newest(name)
-                if newest is None or newest < before.id:
-                    definitions.learn(name, newest or since.id, definition)
+                if newest is None or newest.place < before.order:
+                    definitions.learn(name, newest.id if newest else since.id, definition)
             for schema, charset in charsets.items():
                 newest = statements.newest_of_schema(schema)
-                if newest is None or newest < before.id:
-                    definitions.learn_charset(schema, newest or since.id, charset)
+                if newest is None or newest.place < before.order:
+                    definitions.learn_charset(schema, newest.id if newest else since.id, charset)
             missing = [name for name in found if definitions.newest(name) is None]
             schemas = [schema for schema in charsets if definitions.newest_charset(schema) is None]
     finally:
@@ -85,53 +87,75 @@ def _needs_the_past(asked: Replica, found: dict[Name, TableDefinition]) -> bool:
     return marked_nowhere or not asked.describes_tables()
 
 
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A statement and what it does. Ids count what decompression adds, positions that a server tells do not: places are compared."""
+
+    place: tuple[int, int]
+    ddl: Ddl
+    changes: list[Change]
+
+    @property
+    def id(self) -> int:
+        return self.ddl.id
+
+
 class _Statements:
     """The DDL in a part of the log that grows at its end."""
 
     def __init__(self, connect: Callable[[], Replica]) -> None:
         self._connect = connect
         self._read_to: BinlogPosition | None = None
-        self._found: list[tuple[Ddl, list[Change]]] = []
+        self._found: list[_Statement] = []
 
-    def newest(self, name: Name) -> int | None:
-        """The id of the newest statement that touches a table."""
+    def newest(self, name: Name) -> _Statement | None:
+        """The newest statement that touches a table."""
         return self._newest(lambda change: change.touches(*name))
 
-    def newest_of_schema(self, schema: str) -> int | None:
-        """The id of the newest statement that sets a schema's character set."""
+    def newest_of_schema(self, schema: str) -> _Statement | None:
+        """The newest statement that sets a schema's character set."""
         of_schemas = (Effect.SCHEMA, Effect.DROP_SCHEMA)
         return self._newest(lambda change: change.effect in of_schemas and change.schema == schema)
 
-    def _newest(self, wanted: Callable[[Change], bool]) -> int | None:
-        ids = (statement.id for statement, changes in self._found if any(map(wanted, changes)))
-        return max(ids, default=None)
+    def _newest(self, wanted: Callable[[Change], bool]) -> _Statement | None:
+        return next((found for found in reversed(self._found) if any(map(wanted, found.changes))), None)
 
     def taken_in(self, definitions: Definitions) -> BinlogPosition | None:
-        """Makes of the definitions what the statements make of them; where the part ends."""
-        for statement, changes in self._found:
-            definitions.statement(changes, statement)
+        """Makes of the definitions what the statements make of them; returns where the part ends."""
+        for found in self._found:
+            definitions.statement(found.changes, found.ddl)
         return self._read_to
 
     def read(self, start: BinlogPosition, end: BinlogPosition) -> None:
         """Reads on from where the last call ended, or from `start`, to `end`."""
-        place = self._read_to or start
-        self._read_to = place
+        place = self._read_to = self._read_to or start
         if place.order >= end.order:
             return
         replica = self._connect()
         try:
             reader = BinlogReader([], network=True)
-            reader.start(place.file, place.offset)
-            replica.start_dump(place)
+            reader.start(
+                place.file, place.offset, expanded=place.expanded, gtids=place.gtids, renumbered=place.renumbered
+            )
+            # By place: asked by GTIDs, the server would not send what is known.
+            replica.start_dump(replace(place, gtids=""))
             while place.order < end.order:
                 replica.consumed(reader.feed(replica.read(_WAIT_S)))
                 decoded = reader.take()
                 for item in decoded.items:
                     if isinstance(item, binlog.Ddl):
-                        statement = Ddl.of(item)
-                        self._found.append((statement, read(statement)))
+                        at = BinlogPosition(item.file, item.offset).order
+                        ddl = Ddl.of(item)
+                        self._found.append(_Statement(at, ddl, read(ddl)))
                 if decoded.boundary is not None:
-                    place = BinlogPosition(decoded.boundary.file, decoded.boundary.offset)
+                    boundary = decoded.boundary
+                    place = replace(
+                        place,
+                        file=boundary.file,
+                        offset=boundary.offset,
+                        expanded=boundary.expanded,
+                        gtids=boundary.gtids,
+                    )
         finally:
             replica.close()
         self._read_to = place
