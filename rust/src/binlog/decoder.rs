@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::compressed::Compressed;
 use super::cursor::Cursor;
+use super::definition::Definition;
 use super::event::{self, Format, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
@@ -24,6 +25,8 @@ use super::tables::Tables;
 pub struct Stop {
     pub rows: usize,
     pub bytes: usize,
+    /// Also behind each statement that changes what tables are.
+    pub at_ddl: bool,
 }
 
 /// What is known of the log before the place at which decoding starts.
@@ -41,7 +44,7 @@ pub struct Before<'s> {
 }
 
 /// A transaction can be larger than memory, and a few bytes of it can hold millions of rows.
-const WITHIN: Stop = Stop { rows: 1 << 16, bytes: 16 << 20 };
+const WITHIN: Stop = Stop { rows: 1 << 16, bytes: 16 << 20, at_ddl: false };
 
 /// A position between transactions.
 pub struct Boundary {
@@ -90,9 +93,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(include: Include, before_images: bool, network: bool) -> Self {
+    pub fn new(include: Include, before_images: bool, network: bool, names_required: bool) -> Self {
         Self {
-            tables: Tables::new(include, before_images),
+            tables: Tables::new(include, before_images, names_required),
             network,
             place: Place::none(),
             started: Place::none(),
@@ -205,6 +208,9 @@ impl Decoder {
     }
 
     fn is_enough(&self, stop: Stop) -> bool {
+        if stop.at_ddl && self.behind_ddl() {
+            return true;
+        }
         let (rows, bytes) = (self.pending.rows, self.pending.bytes);
         (rows >= stop.rows || bytes >= stop.bytes)
             && (self.at_boundary() || rows >= stop.rows.max(WITHIN.rows) || bytes >= stop.bytes.max(WITHIN.bytes))
@@ -403,6 +409,7 @@ impl Decoder {
             ts_us: self.transaction.ts_us.unwrap_or(header.ts_us()),
             started_us: header.ts_us() + i64::from(query.micros),
             time_zone: query.time_zone.clone(),
+            server_charset: query.server_charset,
         };
         self.advance_commit_ts(header);
         self.pending.add_ddl(ddl)
@@ -486,6 +493,15 @@ impl Decoder {
 
     pub fn in_payload(&self) -> bool {
         self.payload.is_some()
+    }
+
+    /// The newest that was decoded and not taken is a statement.
+    pub fn behind_ddl(&self) -> bool {
+        self.pending.ends_with_ddl()
+    }
+
+    pub fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.tables.define(schema, table, definition);
     }
 
     pub fn incomplete_at(&self) -> Option<u64> {

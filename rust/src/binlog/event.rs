@@ -185,6 +185,8 @@ pub struct Query {
     pub time_zone: Option<String>,
     /// The fraction of the second at which the statement began; written when the statement used it.
     pub micros: u32,
+    /// The server's character set, which a schema gets without one of its own.
+    pub server_charset: Option<&'static str>,
 }
 
 impl Query {
@@ -199,7 +201,8 @@ impl Query {
         let schema = String::from_utf8_lossy(body.bytes(schema_bytes)?).into_owned();
         body.skip(1)?;
         let charset = status.charset.unwrap_or(Charset::Utf8 { max_bytes: 4 });
-        Ok(Self { schema, sql: charset.decode_lossy(body.rest()), time_zone: status.time_zone, micros: status.micros })
+        let Status { time_zone, micros, server_charset, .. } = status;
+        Ok(Self { schema, sql: charset.decode_lossy(body.rest()), time_zone, micros, server_charset })
     }
 }
 
@@ -210,6 +213,7 @@ struct Status {
     charset: Option<Charset>,
     time_zone: Option<String>,
     micros: u32,
+    server_charset: Option<&'static str>,
 }
 
 impl Status {
@@ -224,7 +228,8 @@ impl Status {
                 }
                 4 => {
                     self.charset = Charset::of_collation(u64::from(status.u16()?));
-                    status.skip(4)?;
+                    status.skip(2)?;
+                    self.server_charset = Charset::name_of(u64::from(status.u16()?));
                 }
                 5 => self.time_zone = Some(String::from_utf8_lossy(status.prefixed::<1>()?).into_owned()),
                 6 => {

@@ -13,12 +13,16 @@
 //! How bytes become columns: a table map is read once into a `Table`; its columns (`columns`, the one table of types) make
 //! `lanes`, which carry values from images (`image`) into Arrow arrays (`rows`, `pending`). Tables that nobody wants are stepped over.
 
+mod addresses;
 mod charset;
+#[rustfmt::skip]
+mod charset_pages;
 mod columns;
 mod compressed;
 mod cursor;
 mod decimal;
 mod decoder;
+mod definition;
 mod event;
 mod fault;
 mod frame;

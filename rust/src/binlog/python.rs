@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyTuple};
 
 use super::decoder::{self, Before, Decoder, Stop};
+use super::definition::Definition;
 use super::fault::{Blame, Fault};
 use super::gtid;
 use super::include::Include;
@@ -58,13 +59,13 @@ pub struct BinlogDecoder {
 #[pymethods]
 impl BinlogDecoder {
     #[new]
-    #[pyo3(signature = (*, include, before_images=false, network=false))]
+    #[pyo3(signature = (*, include, before_images=false, network=false, names_required=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
-    fn new(include: Vec<String>, before_images: bool, network: bool) -> PyResult<Self> {
+    fn new(include: Vec<String>, before_images: bool, network: bool, names_required: bool) -> PyResult<Self> {
         let include = Include::new(&include).map_err(|pattern| {
             PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
         })?;
-        Ok(Self { decoder: Decoder::new(include, before_images, network) })
+        Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })
     }
 
     #[pyo3(signature = (file, offset, *, expanded, gtids, renumbered, commit_ts_us, skip_until_us))]
@@ -89,7 +90,7 @@ impl BinlogDecoder {
         self.decoder.prime(slice(&head)?).map_err(|fault| raise(py, fault))
     }
 
-    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes))]
+    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes, stop_at_ddl=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
     fn feed(
         &mut self,
@@ -97,9 +98,10 @@ impl BinlogDecoder {
         data: PyBuffer<u8>,
         stop_after_rows: usize,
         stop_after_bytes: usize,
+        stop_at_ddl: bool,
     ) -> PyResult<usize> {
         let bytes = slice(&data)?;
-        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes };
+        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes, at_ddl: stop_at_ddl };
         py.detach(|| self.decoder.feed(bytes, stop)).map_err(|fault| raise(py, fault))
     }
 
@@ -111,6 +113,11 @@ impl BinlogDecoder {
         });
         let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
         Ok(Batches { items: items.collect::<PyResult<_>>()?, boundary })
+    }
+
+    #[pyo3(signature = (schema, table, definition))]
+    fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.decoder.define(schema, table, definition);
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
@@ -142,6 +149,11 @@ impl BinlogDecoder {
     #[getter]
     fn in_payload(&self) -> bool {
         self.decoder.in_payload()
+    }
+
+    #[getter]
+    fn behind_ddl(&self) -> bool {
+        self.decoder.behind_ddl()
     }
 
     #[getter]
@@ -258,6 +270,7 @@ pub struct Ddl {
     ts_us: i64,
     started_us: i64,
     time_zone: Option<String>,
+    server_charset: Option<&'static str>,
 }
 
 impl From<pending::Ddl> for Ddl {
@@ -271,6 +284,7 @@ impl From<pending::Ddl> for Ddl {
             ts_us: ddl.ts_us,
             started_us: ddl.started_us,
             time_zone: ddl.time_zone,
+            server_charset: ddl.server_charset,
         }
     }
 }

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from headrace.capture.base import Event
 from headrace.capture.ddl import Ddl as Statement
+from headrace.capture.definitions import Definer
 from headrace.capture.history import History, Notice, NoticeKind
 from headrace.capture.position import FILE_START, BinlogPosition
-from headrace.codec.binlog import BinlogReader, Ddl, Rows, TableInfo
+from headrace.codec.binlog import BinlogReader, Boundary, Ddl, Rows, TableInfo
 from headrace.errors import SourceError
 from headrace.ums.change import ChangeBatch, Clear, Mark
 from headrace.ums.schema import ID, SYSTEM_FIELDS, Column, Namespace, TableSchema
@@ -43,6 +44,14 @@ class Gatherer:
         self._in_transaction = False
         """A part of an unfinished transaction was handed out: the mark does not fit what is in the log now."""
         self._described: dict[int, TableSchema] = {}
+        self.definitions = history.definitions
+        """What tables are at a position, for logs that do not say it."""
+        self._definer = Definer(reader, history.definitions)
+        self._gathered: list[ChangeBatch | Clear] = []
+        self._gathered_rows = 0
+        self._gathered_bytes = 0
+        self._boundary: Boundary | None = None
+        self._notices: list[str] = []
 
     def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
         """Decodes from `position` on; of a recorded file `head` is the beginning, needed in its middle."""
@@ -61,6 +70,8 @@ class Gatherer:
         )
         self._position = position
         self._in_transaction = False
+        self._forget()
+        self._definer.at(position.id)
 
     def position_in(self, file: str) -> BinlogPosition:
         """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
@@ -71,7 +82,16 @@ class Gatherer:
     def feed(self, data: memoryview, *, one_transaction: bool = False) -> int:
         """Decodes `data` up to its last whole event, or to a transaction's end at which much (or one) has been gathered."""
         rows, size_bytes = (1, 1) if one_transaction else (_GATHER_ROWS, _GATHER_BYTES)
-        return self._reader.feed(data, rows=rows, size_bytes=size_bytes)
+        used = 0
+        while True:
+            with data[used:] as rest:
+                used += self._reader.feed(rest, rows=rows, size_bytes=size_bytes, stop_at_ddl=True)
+            if not self._reader.behind_ddl:
+                return used
+            # What comes behind a statement is of tables as they are after it.
+            self._gather()
+            if one_transaction or self.is_full:
+                return used
 
     def finish(self) -> None:
         """The file is followed by another: CorruptError when it ends within an event or transaction."""
@@ -79,7 +99,10 @@ class Gatherer:
 
     @property
     def is_full(self) -> bool:
-        return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
+        return (
+            self._gathered_rows + self._reader.pending_rows >= _GATHER_ROWS
+            or self._gathered_bytes + self._reader.pending_bytes >= _GATHER_BYTES
+        )
 
     @property
     def in_payload(self) -> bool:
@@ -93,23 +116,14 @@ class Gatherer:
 
     @property
     def has_whole_transactions(self) -> bool:
-        return self._reader.pending_rows > 0 and self.is_whole
+        return self._gathered_rows + self._reader.pending_rows > 0 and self.is_whole
 
     def event(self, *, caught_up: bool = False) -> Event:
         """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
-        decoded = self._reader.take()
-        changes: list[ChangeBatch | Clear] = []
-        notices: list[str] = []
-        for item in decoded.items:
-            if isinstance(item, Rows):
-                changes.append(self._batch(item))
-                continue
-            statement = Statement(item.schema, item.sql, item.id, item.ts_us, item.started_us, item.time_zone)
-            for notice in self._history.statement(statement):
-                changes += self._clear(notice)
-                notices += _spoken(notice, item)
+        self._gather()
         self._history.save()
-        boundary = decoded.boundary
+        changes, notices, boundary = self._gathered, tuple(self._notices), self._boundary
+        self._forget()
         if boundary is not None:
             position = replace(
                 self._position,
@@ -122,7 +136,29 @@ class Gatherer:
             self._in_transaction = False
         elif changes:
             self._in_transaction = True
-        return Event(changes, None if self._in_transaction else self._mark, caught_up, tuple(notices))
+        return Event(changes, None if self._in_transaction else self._mark, caught_up, notices)
+
+    def _forget(self) -> None:
+        """Nothing is gathered."""
+        self._gathered, self._notices, self._boundary = [], [], None
+        self._gathered_rows = self._gathered_bytes = 0
+
+    def _gather(self) -> None:
+        """Takes what the decoder has. The newest boundary is the one of all, unless rows of an unfinished transaction are behind it."""
+        self._gathered_rows += self._reader.pending_rows
+        self._gathered_bytes += self._reader.pending_bytes
+        decoded = self._reader.take()
+        for item in decoded.items:
+            if isinstance(item, Rows):
+                self._gathered.append(self._batch(item))
+                continue
+            statement = Statement.of(item)
+            for notice in self._history.statement(statement):
+                self._gathered += self._clear(notice)
+                self._notices += _spoken(notice, item)
+            self._definer.behind_statement(statement.id)
+        if decoded.boundary is not None or decoded.items:
+            self._boundary = decoded.boundary
 
     def _batch(self, rows: Rows) -> ChangeBatch:
         described = self._described.get(rows.index)
@@ -141,11 +177,6 @@ class Gatherer:
 
 def _described(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
     """A table as the log describes it; the history gives it its version."""
-    if not info.named:
-        raise SourceError(
-            f"the binlog does not say the column names of {info.schema}.{info.table}",
-            fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
-        )
     reserved = {field.name for field in SYSTEM_FIELDS} & {column.name for column in info.columns}
     if reserved:
         raise SourceError(

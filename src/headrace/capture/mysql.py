@@ -17,11 +17,13 @@ from pathlib import Path
 
 from headrace.capture.base import Event
 from headrace.capture.binlog_files import BinlogFiles
+from headrace.capture.dump import learn_from_dump
 from headrace.capture.gather import Gatherer
 from headrace.capture.history import History
 from headrace.capture.mysql_config import MySqlConfig, StartBehind
 from headrace.capture.position import BinlogPosition
 from headrace.capture.replica import Address, Replica, default_server_id
+from headrace.capture.server_definitions import learn_from_server
 from headrace.codec.binlog import BinlogReader, GtidSet
 from headrace.errors import ConfigError, RetryableError, SourceError
 from headrace.ums.change import Mark
@@ -143,6 +145,7 @@ class MySqlSource:
         goal = replica.last_position()
         position = self._resumed(replica, start) if start is not None else self._first_of(replica)
         gatherer = self._gatherer(start, network=True)
+        learn_from_server(replica.another, gatherer.definitions, self._config.captures, position)
         gatherer.go_to(position)
         replica.start_dump(position)
         speak_at = time.monotonic()
@@ -195,11 +198,14 @@ class MySqlSource:
     def _gatherer(self, start: Mark | None, *, network: bool) -> Gatherer:
         config = self._config
         not_before = config.start if isinstance(config.start, datetime) else None
-        reader = BinlogReader(config.tables, network=network)
+        reader = BinlogReader(config.tables, network=network, names_required=True)
         return Gatherer(config.name, reader, self._history(), start=start, not_before=not_before)
 
     def _history(self) -> History:
-        return History.load(self._schemas, self._config.captures)
+        history = History.load(self._schemas, self._config.captures)
+        if self._config.dump is not None:
+            learn_from_dump(self._config.dump, history.definitions)
+        return history
 
     def _first_of(self, log: BinlogFiles | Replica) -> BinlogPosition:
         start, last = self._config.start, log.last_position()

@@ -91,6 +91,9 @@ class MySqlConfig(SourceConfig):
     On a server whose log is compressed, ids after a start in the middle of a file are smaller, up to that file's end, than those
     of a capture that read it from its beginning: ordered and repeatable in themselves, but not to be mixed with the others.
     """
+    dump: Annotated[LocalPath | None, Field(alias="schema")] = None
+    """A dump of the tables' definitions as they were where the log begins (``mysqldump --no-data --databases shop``): for a log
+    without full metadata (binlog_row_metadata) whose tables neither its own statements nor the server can tell."""
     server_id: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] | None = None
     """The id under which the server knows this replica; must be unique among its replicas. By default made from the name."""
 

@@ -42,10 +42,6 @@ _WRONG_SETTINGS = {
         "SET GLOBAL binlog_format = 'ROW' and put binlog_format=ROW into the server's configuration",
     ),
     "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL' and put it into the server's configuration"),
-    "binlog_row_metadata": (
-        "FULL",
-        "SET GLOBAL binlog_row_metadata = 'FULL' and put it into the server's configuration",
-    ),
 }
 
 
@@ -109,8 +105,7 @@ class Replica:
         found = {
             name: str(value)
             for name, value in self._rows(
-                "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
-                " ('log_bin', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata')"
+                "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'binlog_row_image')"
             )
         }
         wrong = [
@@ -169,6 +164,38 @@ class Replica:
                 fix="load the tables again under a new source name; keep binlogs longer (binlog_expire_logs_seconds)",
             )
 
+    def describes_tables(self) -> bool:
+        """Whether the server writes names, keys and character sets into its log now (binlog_row_metadata=FULL)."""
+        return self._rows("SHOW GLOBAL VARIABLES LIKE 'binlog_row_metadata'") == [("binlog_row_metadata", "FULL")]
+
+    def tables(self) -> list[tuple[str, str]]:
+        """Schema and name of every table that the user may see; views and the server's own tables left out."""
+        rows = self._rows(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE NOT LIKE '%VIEW'"
+            " AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+        )
+        return [(str(schema), str(table)) for schema, table in rows]
+
+    def schema_charsets(self) -> list[tuple[str, str]]:
+        """The default character set of every schema that the user may see."""
+        rows = self._rows("SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA")
+        return [(str(schema), str(charset)) for schema, charset in rows]
+
+    def create_statement(self, schema: str, table: str) -> str | None:
+        """CREATE TABLE as the server tells it, with all that it implies; None when there is no such table any more, or the
+        user may not read it."""
+        self._rows("SET SESSION sql_mode = '', sql_quote_show_create = 1")
+        name = ".".join(f"`{part.replace('`', '``')}`" for part in (schema, table))
+        try:
+            with self._connected().cursor() as cursor:
+                cursor.execute(f"SHOW CREATE TABLE {name}")
+                row = cursor.fetchone()
+        except pymysql.MySQLError as error:
+            if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR):
+                return None
+            raise self._error(f"read the definition of {schema}.{table} at", error) from error
+        return None if row is None else str(row[1])
+
     def start_dump(self, position: BinlogPosition) -> None:
         """Asks for everything from `position` on, by GTIDs where it has them; from now on only `read` makes sense."""
         connection = self._connected()
@@ -213,10 +240,15 @@ class Replica:
             )
         return _COM_BINLOG_DUMP, struct.pack("<IHI", offset, _SEND_ANNOTATE_ROWS, server_id) + file.encode()
 
+    def another(self) -> Replica:
+        """A connection of its own to the same server, to be closed before this one asks for its dump: the id is the same."""
+        other = Replica(self._address)
+        other.connect()
+        return other
+
     def _begun_at(self, file: str) -> int:
         """When a file was begun: a connection of its own reads its format description, seconds since 1970 UTC."""
-        other = Replica(replace(self._address, server_id=self._address.server_id ^ 1))
-        other.connect()
+        other = self.another()
         try:
             other.start_dump(BinlogPosition(file, FILE_START))
             while True:
@@ -287,7 +319,7 @@ class Replica:
     def _rows(self, statement: str, arguments: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         try:
             with self._connected().cursor() as cursor:
-                cursor.execute(statement, arguments)
+                cursor.execute(statement, arguments or None)
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
             raise self._error(f"run `{statement}` at", error) from error
