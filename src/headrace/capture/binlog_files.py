@@ -95,6 +95,10 @@ class BinlogFiles:
         self._full_at = position if len(chunk) == len(self._buffer) else None
         return chunk
 
+    def has_more(self, position: BinlogPosition) -> bool:
+        """The last `read` was for that position, and did not come to the end of the file."""
+        return position == self._full_at
+
     def _read(self, name: str, offset: int, count: int) -> memoryview:
         path = self._path(name)
         view = memoryview(self._buffer)[:count]

@@ -84,7 +84,7 @@ class MySqlSource:
             position = replace(position, offset=position.offset + used)
             if gatherer.is_full:
                 yield gatherer.event()
-            if used or goes_on:
+            if used or goes_on or files.has_more(position):
                 continue
             following = files.after(position.file)
             if following is not None:
@@ -125,7 +125,7 @@ class MySqlSource:
         while True:
             goes_on = gatherer.in_payload
             used = gatherer.feed(_NOTHING if goes_on else files.read(position), one_transaction=True)
-            if not used and not goes_on:
+            if not used and not goes_on and not files.has_more(position):
                 break
             position = replace(position, offset=position.offset + used)
             if gatherer.is_whole or gatherer.is_full:
