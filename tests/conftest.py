@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.kafka import Kafka
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgresql import PostgreSql
 
@@ -20,3 +21,9 @@ def mariadb() -> Iterator[MariaDb]:
 def postgresql() -> Iterator[PostgreSql]:
     with PostgreSql() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    with Kafka() as broker:
+        yield broker

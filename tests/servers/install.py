@@ -1,6 +1,7 @@
-"""Installs the Debian packages whose servers the tests start: ``python tests/servers/install.py`` (run by ``make test``).
+"""Installs the servers that the tests start: ``python -m tests.servers.install`` (run by ``make test``).
 
-As root it installs what is missing with apt-get; otherwise it prints the command and exits with 1.
+Debian packages: as root it installs what is missing with apt-get; otherwise it prints the command and exits with 1. Servers that
+are published as jars (jars.py) are fetched into the user's cache.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tests.servers import jars
 
 PACKAGES = {
     "mariadbd": "mariadb-server",
@@ -51,6 +54,7 @@ def missing_packages() -> list[str]:
 
 
 def main() -> int:
+    jars.class_path("kafka")
     packages = missing_packages()
     if not packages:
         return 0
