@@ -101,8 +101,11 @@ class TimeIndexed(Protocol):
         ...
 
 
-def last(log: Log, topic: str, partition: int, key: bytes) -> Record | None:
-    """The newest entry with this key, None when there is none. Reads backwards in growing steps: quick when it is near the end."""
+def last(log: Log, topic: str, partition: int, key: bytes | None = None) -> Record | None:
+    """The newest entry with this key (of any key when it is left out), None when there is none.
+
+    Reads backwards in growing steps: quick when it is near the end.
+    """
     kept = log.spans(topic).get(partition, Span(0, 0))
     stop = kept.stop
     step = 64
@@ -110,7 +113,7 @@ def last(log: Log, topic: str, partition: int, key: bytes) -> Record | None:
         start = max(kept.start, stop - step)
         found = None
         for record in log.read(topic, partition, Span(start, stop)):
-            if record.entry.key == key:
+            if key is None or record.entry.key == key:
                 found = record
         if found is not None:
             return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -34,6 +35,8 @@ _RIGHTS = {
 }
 """What a refused request lacks."""
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+_PASSING_S = 5.0
+"""What is missing for longer was deleted."""
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_TOPIC_ID,
@@ -49,6 +52,7 @@ _AWAY = {
     KafkaError._RESOLVE,
     KafkaError._WAIT_COORD,
     KafkaError._PREV_IN_PROGRESS,
+    KafkaError._INCONSISTENT,  # some message of a transaction timed out
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
     KafkaError.BROKER_NOT_AVAILABLE,
@@ -75,6 +79,7 @@ class Cluster:
         self._said: deque[KafkaError] = deque(maxlen=20)
         self._asker: Consumer | None = None
         self._asking = threading.Lock()
+        self._missing_since: float | None = None
 
     def asker(self) -> Consumer:
         """The one client for questions about topics and offsets; it reads nothing. Threads may share it."""
@@ -146,9 +151,21 @@ class Cluster:
         if code in _RIGHTS:
             return ConfigError(what, fix=f"grant the user of `sasl` (or of the certificate) {_RIGHTS[code]}")
         if code in _GONE:
-            fix = "the topic is not there (any more): bring it back, or give the source a new name to capture it anew"
-            return FatalError(what, fix=fix)
+            return self.missing(what)
         return FatalError(f"{what} ({error.name()})", fix="see the broker's log for the reason, then start again")
+
+    def missing(self, what: str) -> HeadraceError:
+        """A topic that was there is not. Brokers that have just started may not know their topics: that passes."""
+        now = time.monotonic()
+        self._missing_since = self._missing_since or now
+        fix = "bring the topic back; or give the source a new name and the targets a new place, to capture everything anew"
+        if now - self._missing_since < _PASSING_S:
+            return RetryableError(what, fix=fix, retry_after_s=0.2)
+        return FatalError(what, fix=fix)
+
+    def found(self) -> None:
+        """What was missing is there."""
+        self._missing_since = None
 
     def _away(self, what: str, doing: str) -> HeadraceError:
         """No answer: the brokers are away, or have shown us out, which a client tells only when it is polled."""

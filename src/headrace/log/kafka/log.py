@@ -134,7 +134,7 @@ class KafkaLog:
             if partition < 0:
                 raise ConfigError(f"partition {partition} cannot be", fix="partitions are numbered from 0")
             if place in self._ends and not self._topics.partitions(name):
-                raise _deleted(name)
+                raise self._cluster.missing(f"topic {name} is not there any more")
             settings = self._topics.ready(name, partition)
             writer = PartitionWriter(self._cluster, name, partition, settings.max_message_bytes)
             self._span(name, partition)
@@ -149,7 +149,11 @@ class KafkaLog:
         except KafkaException as error:
             raise self._cluster.failure(error, f"find the end of topic {name}") from error
         if stop < self._ends.get((name, partition), 0):
-            raise _deleted(name)
+            raise FatalError(
+                f"topic {name} was deleted and made anew while it was in use: it ends at offset {stop}",
+                fix="bring the topic back; or give the source a new name and the targets a new place, to capture everything anew",
+            )
+        self._cluster.found()
         self._ends[name, partition] = stop
         return Span(start, stop)
 
@@ -160,13 +164,6 @@ class KafkaLog:
         if count == 0 or now >= until:
             before, count = count, self._topics.partitions(name)
             if before and not count:
-                raise _deleted(name)
+                raise self._cluster.missing(f"topic {name} is not there any more")
             self._partitions[name] = (count, now + _PARTITIONS_KNOWN_S)
         return count
-
-
-def _deleted(name: str) -> FatalError:
-    return FatalError(
-        f"topic {name} was deleted, or deleted and made anew, while it was in use",
-        fix="bring the topic back; or give the source a new name and the targets a new place, to capture everything anew",
-    )

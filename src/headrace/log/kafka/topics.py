@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,8 +13,9 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from headrace.errors import ConfigError, FatalError
+from headrace.errors import ConfigError
 from headrace.log.kafka.cluster import Cluster
+from headrace.retry import retrying
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -100,7 +100,8 @@ class Topics:
             admin = self._cluster.admin()
             if there == 0:
                 self._create(admin, name, partition + 1)
-                self._wait_for(name)
+                # Brokers hear of it one after the other.
+                retrying(lambda: self.settings(name), give_up_after_s=self._config.timeout)
             else:
                 grown = admin.create_partitions([NewPartitions(name, partition + 1)])
                 self._result(grown[name], f"add partitions to topic {name}")
@@ -134,19 +135,6 @@ class Topics:
             self._result(admin.create_topics([new])[name], f"make topic {name}")
         except _AlreadyThere:
             return  # another process was quicker
-
-    def _wait_for(self, name: str) -> None:
-        """Until the brokers have heard of a topic that was just made."""
-        give_up_at = time.monotonic() + self._config.timeout
-        while True:
-            try:
-                self.settings(name)
-            except FatalError:
-                if time.monotonic() > give_up_at:
-                    raise
-                time.sleep(0.02)
-            else:
-                return
 
     def _metadata(self, name: str) -> TopicMetadata | None:
         try:

@@ -65,10 +65,12 @@ class PartitionWriter:
             callback = acknowledged if is_last or number == 0 else None
             self._produce(entry, value, [*headers, ("end", b"")] if is_last else headers, callback)
         self._producer.flush(self._timeout_s * 2)
-        errors = [error for error, _ in outcomes if error is not None]
-        if errors or not outcomes:
-            self._producer.commit_transaction(self._timeout_s)  # raises what the messages only suffer from
-            raise KafkaException(errors[0] if errors else KafkaError(KafkaError._TIMED_OUT))
+        if not outcomes:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if error := next((error for error, _ in outcomes if error is not None), None):
+            if error.code() in {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}:
+                self._producer.commit_transaction(self._timeout_s)  # raises why they were given up
+            raise KafkaException(error)
         start, stop = outcomes[0][1], outcomes[-1][1] + 1
         if start < self._stop:
             raise FatalError(
