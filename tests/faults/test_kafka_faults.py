@@ -167,6 +167,16 @@ def test_without_a_broker_there_is_one_clear_message() -> None:
     log.close()
 
 
+def test_certificates_that_are_not_there(tmp_path: Path) -> None:
+    config = {"brokers": "127.0.0.1:1", "tls": {"ca": str(tmp_path / "ca.pem")}}
+    log = KafkaLog(KafkaLog.Config.model_validate(config))
+    for use in (lambda: log.append("t", 0, [entry(b"a")]), lambda: log.spans("t")):
+        with pytest.raises(ConfigError, match=r"ssl\.ca\.location") as raised:
+            use()
+        assert "tls" in raised.value.fix
+    log.close()
+
+
 def test_entries_larger_than_a_record_are_cut_and_made_whole(
     kafka: Kafka, prefix: str, open_log: Callable[..., KafkaLog]
 ) -> None:
@@ -308,13 +318,18 @@ def test_records_of_an_aborted_transaction_are_not_seen(
 
 
 def test_login_and_rights() -> None:
-    with Kafka(users={"alice": "her secret"}) as broker:
+    with Kafka(users={"alice": "her secret"}, tls=True) as broker:
 
         def open_(password: str = "her secret") -> KafkaLog:
             sasl = {"mechanism": "PLAIN", "username": "alice", "password": password}
-            return KafkaLog(KafkaLog.Config.model_validate({"brokers": broker.brokers, "sasl": sasl, "timeout": 2}))
+            place = {"brokers": broker.brokers, "tls": {"ca": broker.certificate}, "timeout": 2}
+            return KafkaLog(KafkaLog.Config.model_validate({**place, "sasl": sasl}))
 
         stranger, alice = open_("wrong"), open_()
+        distrustful = KafkaLog(KafkaLog.Config.model_validate({"brokers": broker.brokers, "tls": {}, "timeout": 2}))
+        with pytest.raises(ConfigError, match="refused the connection"):
+            distrustful.spans("t")
+        distrustful.close()
         for use in (lambda: stranger.append("t", 0, [entry(b"a")]), lambda: stranger.spans("t")):
             with pytest.raises(ConfigError, match="refused the connection") as raised:
                 use()

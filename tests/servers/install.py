@@ -18,6 +18,7 @@ from tests.servers import jars
 PACKAGES = {
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
+    "openssl": "openssl",
     "postgres": "postgresql",
     "initdb": "postgresql",
 }

@@ -9,12 +9,14 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.servers import jars
+from tests.servers.install import find_program
 from tests.servers.process import Server, free_port
 
 ADMIN, PASSWORD = "admin", "admin's secret"
@@ -40,6 +42,8 @@ _OPTIONS = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
     "log.cleaner.enable": "false",
+    # The tests' entries are from 1970.
+    "log.retention.ms": "-1",
     "num.io.threads": "2",
     "num.network.threads": "1",
 }
@@ -50,10 +54,12 @@ class Kafka(Server):
     """``with Kafka() as broker: AdminClient(broker.client())``; `options` are properties of the broker and win.
 
     With `users` (name -> password) clients must log in by SASL/PLAIN, and may do only what an ACL allows; `ADMIN` may do all.
+    With `tls` the connection is encrypted, under a certificate of its own (`certificate`).
     """
 
-    def __init__(self, users: dict[str, str] | None = None, **options: str) -> None:
+    def __init__(self, users: dict[str, str] | None = None, *, tls: bool = False, **options: str) -> None:
         super().__init__("kafka")
+        self.tls = tls
         self.users = None if users is None else {ADMIN: PASSWORD, **users}
         self.options = {name.replace("_", "."): value for name, value in options.items()}
 
@@ -75,6 +81,15 @@ class Kafka(Server):
     def topics(self) -> list[str]:
         return sorted(AdminClient(self.client()).list_topics(timeout=10).topics)
 
+    @property
+    def certificate(self) -> Path:
+        """The PEM file that clients check the broker by."""
+        return self.directory / "certificate.pem"
+
+    @property
+    def _protocol(self) -> str:
+        return ("SASL_" if self.users is not None else "") + ("SSL" if self.tls else "PLAINTEXT")
+
     @contextmanager
     def prefix(self) -> Iterator[str]:
         """The beginning of topic names that are this test's own; the topics are deleted at the end."""
@@ -85,16 +100,17 @@ class Kafka(Server):
 
     def client(self, user: str = ADMIN) -> dict[str, str]:
         """The properties with which a plain client connects."""
-        properties = {"bootstrap.servers": self.brokers, "log_level": "0"}
+        properties = {"bootstrap.servers": self.brokers, "log_level": "0", "security.protocol": self._protocol}
+        if self.tls:
+            properties["ssl.ca.location"] = str(self.certificate)
         if self.users is not None:
             login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": self.users[user]}
-            properties |= {"security.protocol": "SASL_PLAINTEXT", **login}
+            properties |= login
         return properties
 
     def install(self) -> None:
         inside = free_port(self.port)
         controller = free_port(self.port, inside)
-        outside = "PLAINTEXT" if self.users is None else "SASL_PLAINTEXT"
         listeners = {"OUTSIDE": self.port, "INSIDE": inside, "CONTROLLER": controller}
         addresses = {name: f"{name}://{self.host}:{port}" for name, port in listeners.items()}
         properties = {
@@ -102,9 +118,10 @@ class Kafka(Server):
             "controller.quorum.voters": f"1@{self.host}:{controller}",
             "listeners": ",".join(addresses.values()),
             "advertised.listeners": f"{addresses['OUTSIDE']},{addresses['INSIDE']}",
-            "listener.security.protocol.map": f"OUTSIDE:{outside},INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"OUTSIDE:{self._protocol},INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.data_path),
             **(self._security(self.users) if self.users is not None else {}),
+            **(self._encryption() if self.tls else {}),
             **self.options,
         }
         lines = [f"{name}={value}" for name, value in properties.items()]
@@ -132,6 +149,15 @@ class Kafka(Server):
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN};User:ANONYMOUS",
         }
+
+    def _encryption(self) -> dict[str, str]:
+        """A key and a certificate that vouches for itself."""
+        key, both = self.directory / "key.pem", self.directory / "both.pem"
+        new = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=broker", "-days", "2"]
+        files = ["-keyout", str(key), "-out", str(self.certificate)]
+        self.run([find_program("openssl"), *new, "-addext", f"subjectAltName=IP:{self.host}", *files])
+        both.write_text(key.read_text() + self.certificate.read_text())
+        return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(both)}
 
 
 @cache

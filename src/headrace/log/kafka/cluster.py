@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.errors import ConfigError, FatalError, FencedError, HeadraceError, RetryableError
 from headrace.log.kafka.config import KafkaConfig
 
+T = TypeVar("T")
 GROUP = "headrace"
 """Consumers of librdkafka must name a group; ours never join it and commit nothing."""
 
@@ -90,9 +92,9 @@ class Cluster:
 
     def consumer(self) -> Consumer:
         """A new client that reads committed records of partitions that it is assigned."""
-        return Consumer(
+        return self._made(
+            Consumer,
             {
-                **self._connection(),
                 "group.id": GROUP,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -103,15 +105,15 @@ class Cluster:
                 "fetch.message.max.bytes": 8 * _MIB,
                 "queued.max.messages.kbytes": 32 * 1024,
                 "fetch.queue.backoff.ms": 5,
-            }
+            },
         )
 
     def producer(self, transactional_id: str, max_message_bytes: int) -> Producer:
         """A new client that writes in transactions."""
         timeout_ms = int(self.config.timeout * 1000)
-        return Producer(
+        return self._made(
+            Producer,
             {
-                **self._connection(),
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": max(60_000, 2 * timeout_ms),
                 "message.timeout.ms": timeout_ms,
@@ -120,12 +122,12 @@ class Cluster:
                 "queue.buffering.max.kbytes": 128 * 1024,
                 # The topic is there: one that is not known any more has been deleted.
                 "topic.metadata.propagation.max.ms": 2_000,
-            }
+            },
         )
 
     def admin(self) -> AdminClient:
         """A new client that makes and describes topics. Keep it as long as its futures are waited for."""
-        return AdminClient(self._connection())
+        return self._made(AdminClient, {})
 
     def close(self) -> None:
         """Ends the client for questions. Idempotent."""
@@ -182,6 +184,15 @@ class Cluster:
             f"could not {doing}: Kafka ({self.config.brokers}) refused the connection: {error.str()}",
             fix="correct `sasl` and `tls` of the log: name, password, mechanism, certificates",
         )
+
+    def _made(self, kind: Callable[[dict[str, Any]], T], properties: dict[str, Any]) -> T:
+        try:
+            return kind(self._connection() | properties)
+        except KafkaException as error:
+            raise ConfigError(
+                f"the log on Kafka ({self.config.brokers}) cannot be opened: {error.args[0].str()}",
+                fix="correct `tls` and `sasl` of the log: files that are there, a certificate together with its key",
+            ) from error
 
     def _connection(self) -> dict[str, Any]:
         config = self.config

@@ -106,11 +106,15 @@ class Cursor:
         if not found:
             message = self._consumer.poll(timeout_s)
             found = [] if message is None else [message]
+        records = [message for message in found if message.error() is None]
+        self._ahead += records
+        if len(records) == len(found):
+            return
         for message in found:
             error = message.error()
             if error is None:
-                self._ahead.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
+                continue
+            if error.code() == KafkaError._PARTITION_EOF:
                 self._end = message.offset() or 0  # records that came before it are in `_ahead`
             elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
                 raise no_longer_kept(self._name, self._next)
