@@ -55,7 +55,11 @@ def missing_packages() -> list[str]:
 
 
 def main() -> int:
-    jars.class_path("kafka")
+    try:
+        jars.class_path("kafka")
+    except jars.JarError as error:
+        print(error, file=sys.stderr)
+        return 1
     packages = missing_packages()
     if not packages:
         return 0
