@@ -20,7 +20,7 @@ test-long: build servers  ## the full number of histories, kills and soaks
 
 build: $(STAMPS)/native
 
-servers: $(STAMPS)/venv  ## MariaDB, MySQL and PostgreSQL for the tests
+servers: $(STAMPS)/venv  ## MariaDB, MySQL, PostgreSQL and Kafka for the tests
 	$(BIN)/python -m tests.servers.install
 
 lint: lint-python lint-rust
