@@ -36,5 +36,5 @@ mod scalars;
 mod statement;
 mod table_map;
 mod tables;
-mod temporal;
+pub(crate) mod temporal;
 mod texts;
