@@ -34,9 +34,6 @@ class Batch:
     def __len__(self) -> int: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
-Rows = tuple[RowsSchema, str, Batch]
-Notice = tuple[None, str, int]
-
 @final
 class UmsParser:
     """UMS messages in, batches out. `kinds`: names on the wire and whether they carry rows.
@@ -51,8 +48,8 @@ class UmsParser:
         plan: Callable[[bytes], tuple[RowsSchema, pa.Schema, Sequence[int], Sequence[str], bool]],
         commit_ts_us: int,
     ) -> None: ...
-    def parse(self, messages: list[bytes]) -> list[Rows | Notice]:
-        """Rows by schema and kind, and the indexes of messages without rows. ValueError: `failed_at` says where."""
+    def parse(self, messages: list[bytes]) -> list[tuple[str, int | tuple[RowsSchema, Batch]]]:
+        """By kind: the index of a message without rows, or rows under their schema's token. ValueError: `failed_at` says where."""
     @property
     def failed_at(self) -> tuple[int, int] | None:
         """Message and byte at which the last `parse` failed."""

@@ -1,5 +1,7 @@
 //! Messages out of a record batch: a head that is the same for all, tuples up to the limits, a tail.
 
+use std::ops::Range;
+
 use super::writers::Writer;
 
 const BEFORE_TUPLE: &[u8] = b"{\"tuple\":[";
@@ -13,38 +15,71 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// Messages one behind the other.
-pub struct Messages {
-    pub bytes: Vec<u8>,
-    /// Where each message ends, and the number of its first row.
-    pub ends: Vec<(usize, usize)>,
+/// The tuples of all rows with commas between those of one message. Head and tail are added when a message is put together, so
+/// that the head, often the longest part, is copied once.
+pub struct Messages<'a> {
+    head: &'a [u8],
+    tuples: Vec<u8>,
+    cuts: Vec<Cut>,
+}
+
+struct Cut {
+    first_row: usize,
+    tuples: Range<usize>,
+}
+
+impl Messages<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
+        self.cuts.iter().map(|cut| Message {
+            first_row: cut.first_row,
+            parts: [self.head, self.tuples.get(cut.tuples.clone()).unwrap_or_default(), TAIL],
+        })
+    }
+}
+
+pub struct Message<'a> {
+    pub first_row: usize,
+    parts: [&'a [u8]; 3],
+}
+
+impl Message<'_> {
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    /// Fills memory of this message's length.
+    pub fn copy_to(&self, mut memory: &mut [u8]) {
+        for part in self.parts {
+            let Some((here, rest)) = memory.split_at_mut_checked(part.len()) else { return };
+            here.copy_from_slice(part);
+            memory = rest;
+        }
+    }
 }
 
 /// `head` goes up to and with the `[` of the payload.
-pub fn encode(head: &[u8], writers: &[Box<dyn Writer>], rows: usize, limits: Limits) -> Messages {
-    let mut messages = Messages { bytes: Vec::with_capacity(head.len() + rows * writers.len() * 12), ends: Vec::new() };
-    let out = &mut messages.bytes;
-    let mut tuple = Vec::new();
-    let (mut message_at, mut first_row) = (0, 0);
+pub fn encode<'a>(head: &'a [u8], writers: &[Box<dyn Writer>], rows: usize, limits: Limits) -> Messages<'a> {
+    let mut tuples = Vec::with_capacity(rows * writers.len() * 12);
+    let mut cuts = Vec::new();
+    let (mut first_row, mut start) = (0, 0);
     for row in 0..rows {
-        tuple.clear();
-        write_tuple(&mut tuple, writers, row);
-        let started = row > first_row;
-        let full =
-            row - first_row >= limits.rows || out.len() - message_at + tuple.len() + 1 + TAIL.len() > limits.bytes;
-        if started && full {
-            out.extend_from_slice(TAIL);
-            messages.ends.push((out.len(), first_row));
-            (message_at, first_row) = (out.len(), row);
+        let before = tuples.len();
+        if row > first_row {
+            tuples.push(b',');
         }
-        out.extend_from_slice(if row == first_row { head } else { b"," });
-        out.extend_from_slice(&tuple);
+        let tuple = tuples.len();
+        write_tuple(&mut tuples, writers, row);
+        let too_long = head.len() + tuples.len() - start + TAIL.len() > limits.bytes;
+        if row > first_row && (row - first_row >= limits.rows || too_long) {
+            cuts.push(Cut { first_row, tuples: start..before });
+            // The comma before this tuple stays between the two messages, in neither.
+            (first_row, start) = (row, tuple);
+        }
     }
     if rows > 0 {
-        out.extend_from_slice(TAIL);
-        messages.ends.push((out.len(), first_row));
+        cuts.push(Cut { first_row, tuples: start..tuples.len() });
     }
-    messages
+    Messages { head, tuples, cuts }
 }
 
 fn write_tuple(out: &mut Vec<u8>, writers: &[Box<dyn Writer>], row: usize) {

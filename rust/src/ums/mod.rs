@@ -18,4 +18,7 @@ mod encode;
 mod lanes;
 mod parse;
 pub mod python;
+mod text;
+mod tuples;
+mod walk;
 mod writers;

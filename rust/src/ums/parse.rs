@@ -5,77 +5,18 @@
 //! means, where each value goes, is a `Plan`, made outside and kept by the schema's bytes.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::builder::{Int64Builder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
-use arrow_schema::{ArrowError, SchemaRef};
-use jiter::{Jiter, JiterError, Peek};
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use jiter::Peek;
 
-use super::lanes::{Lane, new_lane, timestamp_value, whole_value};
+use super::tuples::{Group, Plan, Tuples};
+use super::walk::{Member, Read, Walk, fault};
 
-const MICROS: i64 = 1_000_000;
 /// Schemas whose plans are kept; more are forgotten and made again.
 const PLANS: usize = 4096;
-/// Offsets of a file in the original's ids and in headrace's.
-const DBUS_OFFSETS: i128 = 10_000_000_000_000;
-const ID_OFFSETS: i128 = 1_000_000_000_000;
-
-/// Why a message is refused, and the byte at which it stops making sense.
-#[derive(Debug)]
-pub struct Fault {
-    pub at: usize,
-    pub reason: String,
-}
-
-type Read<T> = Result<T, Fault>;
-
-fn fault<T>(at: usize, reason: impl Display) -> Read<T> {
-    Err(Fault { at, reason: reason.to_string() })
-}
-
-/// Where a field's values go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    Skip,
-    Id,
-    Ts,
-    Op,
-    CommitTs,
-    Raw,
-    /// The user's columns, counted from 0.
-    Column(usize),
-}
-
-/// What the schema of messages means. `schema` begins with the system columns.
-pub struct Plan {
-    pub schema: SchemaRef,
-    pub targets: Vec<Target>,
-    /// Names of the fields, for `_ums_raw_` and for errors.
-    pub names: Vec<String>,
-    /// `_ums_id_` has 13 digits of offset and must become 12.
-    pub dbus_id: bool,
-}
-
-/// Rows of one plan and kind.
-struct Group {
-    plan: usize,
-    kind: usize,
-    system: System,
-    lanes: Vec<Box<dyn Lane>>,
-}
-
-/// The columns that every batch begins with. The last row of each is at hand while its tuple is read.
-#[derive(Default)]
-struct System {
-    id: Int64Builder,
-    ts: Vec<i64>,
-    op: StringBuilder,
-    commit_ts: Vec<i64>,
-    raw: StringBuilder,
-}
 
 /// What a call has read, in the order in which it came first.
 pub enum Found {
@@ -92,7 +33,7 @@ pub enum Found {
 }
 
 enum Open {
-    Rows(Group),
+    Rows(Box<Group>),
     Notice { message: usize, kind: usize },
 }
 
@@ -177,9 +118,9 @@ impl Parser {
     }
 
     fn read_message(&mut self, message: usize, data: &[u8], tape: &mut Vec<u8>) -> Read<Step> {
-        let mut walk = Walk { data, base: 0, jiter: Jiter::with_tape(data, std::mem::take(tape)) };
+        let mut walk = Walk::new(data, std::mem::take(tape));
         let step = self.envelope(message, &mut walk);
-        *tape = walk.jiter.into_tape();
+        *tape = walk.into_tape();
         step
     }
 
@@ -268,7 +209,7 @@ impl Parser {
             walk.jump(start + known);
             return Ok(start..start + known);
         }
-        if walk.jiter.peek().map_err(|error| walk.fault(&error))? != Peek::Object {
+        if walk.peek()? != Peek::Object {
             return fault(start, "schema is no object");
         }
         walk.skip()?;
@@ -288,15 +229,12 @@ impl Parser {
 
     fn payload(&mut self, walk: &mut Walk<'_>, plan_number: usize, kind: usize) -> Read<()> {
         let Some(plan) = self.plans.get(plan_number).cloned() else { return fault(walk.at(), "no plan") };
-        let group = match self.group(plan_number, kind, &plan) {
-            Ok(group) => group,
+        let open = match self.group(plan_number, kind, &plan) {
+            Ok(open) => open,
             Err(reason) => return fault(walk.at(), reason),
         };
-        let Some(Open::Rows(Group { system, lanes, .. })) = self.open.get_mut(group) else {
-            return fault(walk.at(), "no group");
-        };
-        let mut tuples =
-            Tuples { plan: &plan, system, lanes, commit_ts_us: &mut self.commit_ts_us, beyond: String::new() };
+        let Some(Open::Rows(group)) = self.open.get_mut(open) else { return fault(walk.at(), "no group") };
+        let mut tuples = Tuples { plan: &plan, group, commit_ts_us: &mut self.commit_ts_us, beyond: Vec::new() };
         let mut more = walk.enter_array("payload")?;
         while more.is_some() {
             tuples.row(walk)?;
@@ -311,12 +249,7 @@ impl Parser {
         if let Some(found) = self.open.iter().rposition(is_it) {
             return Ok(found);
         }
-        let fields = plan.schema.fields().iter().skip(SYSTEM_COLUMNS);
-        let lanes = fields.map(|field| {
-            new_lane(field.data_type()).ok_or_else(|| format!("no values of type {} are read", field.data_type()))
-        });
-        let lanes = lanes.collect::<Result<_, _>>()?;
-        self.open.push(Open::Rows(Group { plan: plan_number, kind, system: System::default(), lanes }));
+        self.open.push(Open::Rows(Box::new(Group::new(plan_number, kind, &plan.schema)?)));
         Ok(self.open.len() - 1)
     }
 
@@ -332,309 +265,5 @@ impl Parser {
             }
         });
         found.collect()
-    }
-}
-
-/// `_ums_id_`, `_ums_ts_`, `_ums_op_`, `_ums_commit_ts_`, `_ums_raw_`.
-pub const SYSTEM_COLUMNS: usize = 5;
-
-impl Group {
-    fn finish(mut self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-        let instants = |values: Vec<i64>| TimestampMicrosecondArray::from(values).with_timezone("UTC");
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(self.system.id.finish()),
-            Arc::new(instants(self.system.ts)),
-            Arc::new(self.system.op.finish()),
-            Arc::new(instants(self.system.commit_ts)),
-            Arc::new(self.system.raw.finish()),
-        ];
-        columns.extend(self.lanes.iter_mut().map(|lane| lane.finish()));
-        RecordBatch::try_new(schema.clone(), columns)
-    }
-}
-
-/// Reads tuples into the builders of one group.
-struct Tuples<'a> {
-    plan: &'a Plan,
-    system: &'a mut System,
-    lanes: &'a mut [Box<dyn Lane>],
-    commit_ts_us: &'a mut i64,
-    /// Values of this row that their columns cannot hold, as the members of a JSON object.
-    beyond: String,
-}
-
-impl Tuples<'_> {
-    fn row(&mut self, walk: &mut Walk<'_>) -> Read<()> {
-        let mut found = false;
-        let mut more = walk.object_key()?;
-        while let Some(key) = more {
-            if key == "tuple" {
-                if found {
-                    return fault(walk.at(), "a second tuple in a row");
-                }
-                found = true;
-                self.tuple(walk)?;
-            } else {
-                walk.skip()?;
-            }
-            more = walk.next_key()?;
-        }
-        if found { Ok(()) } else { fault(walk.at(), "a row without a tuple") }
-    }
-
-    fn tuple(&mut self, walk: &mut Walk<'_>) -> Read<()> {
-        let rows = self.system.ts.len();
-        let mut raw = None;
-        let mut fields = 0;
-        let start = walk.at();
-        let mut more = walk.enter_array("tuple")?;
-        while let Some(peek) = more {
-            let Some(target) = self.plan.targets.get(fields) else {
-                return fault(walk.at(), format!("a tuple of more values than the schema has fields ({fields})"));
-            };
-            match *target {
-                Target::Skip => walk.skip_known(peek)?,
-                Target::Column(column) => self.value(walk, peek, column, fields)?,
-                Target::Raw => raw = walk.scalar(peek)?.map(str::to_owned),
-                system => self.system_value(walk, peek, system, fields)?,
-            }
-            fields += 1;
-            more = walk.array_step()?;
-        }
-        if fields < self.plan.targets.len() {
-            let wanted = self.plan.targets.len();
-            return fault(start, format!("a tuple of {fields} values where the schema has {wanted} fields"));
-        }
-        let ts = self.system.ts.last().copied().filter(|_| self.system.ts.len() > rows);
-        let Some(ts) = ts else { return fault(start, "a row without a time") };
-        *self.commit_ts_us = ts.max(*self.commit_ts_us);
-        if self.system.commit_ts.len() == rows {
-            self.system.commit_ts.push(*self.commit_ts_us);
-        }
-        self.raw(raw, start)
-    }
-
-    fn value(&mut self, walk: &mut Walk<'_>, peek: Peek, column: usize, field: usize) -> Read<()> {
-        let at = walk.at();
-        let Some(lane) = self.lanes.get_mut(column) else { return fault(at, "no column") };
-        match walk.scalar(peek)? {
-            None => lane.null(),
-            Some(text) => {
-                if !lane.take(text) {
-                    lane.null();
-                    let name = self.plan.names.get(field).map_or("", String::as_str);
-                    self.beyond.push(if self.beyond.is_empty() { '{' } else { ',' });
-                    push_json(&mut self.beyond, name);
-                    self.beyond.push(':');
-                    push_json(&mut self.beyond, text);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn system_value(&mut self, walk: &mut Walk<'_>, peek: Peek, target: Target, field: usize) -> Read<()> {
-        let at = walk.at();
-        let name = self.plan.names.get(field).map_or("", String::as_str);
-        let Some(text) = walk.scalar(peek)? else { return fault(at, format!("{name} is null")) };
-        let taken = match target {
-            Target::Id => id_value(text, self.plan.dbus_id).map(|id| self.system.id.append_value(id)),
-            Target::Ts => timestamp_value(text, MICROS).map(|ts| self.system.ts.push(ts)),
-            Target::CommitTs => timestamp_value(text, MICROS).map(|ts| self.system.commit_ts.push(ts)),
-            _ => op_value(text).map(|op| self.system.op.append_value(op)),
-        };
-        match taken {
-            Some(()) => Ok(()),
-            None => fault(at, format!("{name} cannot be '{}'", text.chars().take(40).collect::<String>())),
-        }
-    }
-
-    /// The row's `_ums_raw_`: what the message had there, and what its columns could not hold now.
-    fn raw(&mut self, from_message: Option<String>, at: usize) -> Read<()> {
-        if !self.beyond.is_empty() {
-            self.beyond.push('}');
-        }
-        match (from_message, self.beyond.as_str()) {
-            (None, "") => self.system.raw.append_null(),
-            (None, beyond) => self.system.raw.append_value(beyond),
-            (Some(text), "") => self.system.raw.append_value(text),
-            (Some(text), beyond) => {
-                let Some(members) = text.trim_end().strip_suffix('}').filter(|text| text.trim_start().starts_with('{'))
-                else {
-                    return fault(at, "the values beyond their types are not in a JSON object");
-                };
-                let comma = if members.trim_start() == "{" { "" } else { "," };
-                self.system.raw.append_value(format!("{members}{comma}{}", beyond.get(1..).unwrap_or_default()));
-            }
-        }
-        self.beyond.clear();
-        Ok(())
-    }
-}
-
-/// An id as headrace has it.
-fn id_value(text: &str, dbus_id: bool) -> Option<i64> {
-    let id = whole_value(text)?;
-    if !dbus_id || id < 0 {
-        return i64::try_from(id).ok();
-    }
-    let (file, offset) = (id / DBUS_OFFSETS, id % DBUS_OFFSETS);
-    (offset < ID_OFFSETS).then(|| i64::try_from(file * ID_OFFSETS + offset).ok())?
-}
-
-/// `b`, the row before an update, is kept here and left out by the caller.
-fn op_value(text: &str) -> Option<&'static str> {
-    ["i", "u", "d", "b"].into_iter().find(|op| text.eq_ignore_ascii_case(op))
-}
-
-fn push_json(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-}
-
-/// A member of the envelope.
-enum Member {
-    Protocol,
-    Schema,
-    Payload,
-    Other,
-}
-
-fn member(key: &str) -> Member {
-    match key {
-        "protocol" => Member::Protocol,
-        "schema" => Member::Schema,
-        "payload" => Member::Payload,
-        _ => Member::Other,
-    }
-}
-
-/// A place in a message. The pull parser cannot jump, so a jump makes a new one for the rest (it has no memory but its place).
-struct Walk<'a> {
-    data: &'a [u8],
-    base: usize,
-    jiter: Jiter<'a>,
-}
-
-impl<'a> Walk<'a> {
-    fn at(&self) -> usize {
-        self.base + self.jiter.current_index()
-    }
-
-    fn fault(&self, error: &JiterError) -> Fault {
-        Fault { at: self.base + error.index, reason: error.error_type.to_string() }
-    }
-
-    fn rest_from(&self, at: usize) -> &'a [u8] {
-        self.data.get(at..).unwrap_or_default()
-    }
-
-    fn jump(&mut self, to: usize) {
-        let tape = std::mem::replace(&mut self.jiter, Jiter::new(&[])).into_tape();
-        self.base = to;
-        self.jiter = Jiter::with_tape(self.rest_from(to), tape);
-    }
-
-    fn enter_object(&mut self) -> Read<Option<Member>> {
-        let base = self.base;
-        let key = self.jiter.next_object().map_err(|error| at_base(base, &error))?;
-        Ok(key.map(member))
-    }
-
-    fn next_member(&mut self) -> Read<Option<Member>> {
-        let base = self.base;
-        let key = self.jiter.next_key().map_err(|error| at_base(base, &error))?;
-        Ok(key.map(member))
-    }
-
-    fn object_key(&mut self) -> Read<Option<&str>> {
-        let base = self.base;
-        self.jiter.next_object().map_err(|error| at_base(base, &error))
-    }
-
-    fn next_key(&mut self) -> Read<Option<&str>> {
-        let base = self.base;
-        self.jiter.next_key().map_err(|error| at_base(base, &error))
-    }
-
-    /// Where the next value begins.
-    fn value_start(&mut self) -> Read<usize> {
-        self.jiter.peek().map_err(|error| self.fault(&error))?;
-        Ok(self.at())
-    }
-
-    fn skip(&mut self) -> Read<()> {
-        self.jiter.next_skip().map_err(|error| self.fault(&error))
-    }
-
-    fn skip_known(&mut self, peek: Peek) -> Read<()> {
-        self.jiter.known_skip(peek).map_err(|error| self.fault(&error))
-    }
-
-    fn text(&mut self) -> Read<&str> {
-        let base = self.base;
-        self.jiter.next_str().map_err(|error| at_base(base, &error))
-    }
-
-    fn enter_array(&mut self, what: &str) -> Read<Option<Peek>> {
-        match self.jiter.peek().map_err(|error| self.fault(&error))? {
-            Peek::Array => self.jiter.known_array().map_err(|error| self.fault(&error)),
-            // A payload of null is one without rows.
-            Peek::Null if what == "payload" => {
-                self.jiter.known_null().map_err(|error| self.fault(&error))?;
-                Ok(None)
-            }
-            _ => fault(self.at(), format!("{what} is no array")),
-        }
-    }
-
-    fn array_step(&mut self) -> Read<Option<Peek>> {
-        self.jiter.array_step().map_err(|error| self.fault(&error))
-    }
-
-    fn finish(&mut self) -> Read<()> {
-        self.jiter.finish().map_err(|error| self.fault(&error))
-    }
-
-    /// A value as text: what is in the quotes, a number's digits, or the JSON of an object or array; None for null.
-    fn scalar(&mut self, peek: Peek) -> Read<Option<&str>> {
-        let base = self.base;
-        let failed = |error: JiterError| at_base(base, &error);
-        match peek {
-            Peek::String => self.jiter.known_str().map(Some).map_err(failed),
-            Peek::Null => self.jiter.known_null().map(|()| None).map_err(failed),
-            Peek::True | Peek::False => {
-                self.jiter.known_bool(peek).map(|value| Some(if value { "true" } else { "false" })).map_err(failed)
-            }
-            Peek::Array | Peek::Object => {
-                let start = self.jiter.current_index();
-                self.jiter.known_skip(peek).map_err(failed)?;
-                utf8(self.jiter.slice_to_current(start), base + start)
-            }
-            _ => {
-                let at = base + self.jiter.current_index();
-                utf8(self.jiter.known_number_bytes(peek).map_err(failed)?, at)
-            }
-        }
-    }
-}
-
-#[cold]
-fn at_base(base: usize, error: &JiterError) -> Fault {
-    Fault { at: base + error.index, reason: error.error_type.to_string() }
-}
-
-fn utf8(bytes: &[u8], at: usize) -> Read<Option<&str>> {
-    match simdutf8::basic::from_utf8(bytes) {
-        Ok(text) => Ok(Some(text)),
-        Err(_) => fault(at, "text that is not UTF-8"),
     }
 }

@@ -1,5 +1,7 @@
 //! The codec as Python sees it. Whole batches and lists of messages cross, the interpreter's lock is released while they are worked on.
 
+use std::ops::Range;
+
 use arrow_array::{Array, StructArray};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -7,13 +9,15 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::encode::{Limits, encode};
 use super::lanes::new_lane;
-use super::parse::{Found, Kind, Parser, Plan, SYSTEM_COLUMNS, Step, Target};
+use super::parse::{Found, Kind, Parser, Step};
+use super::tuples::{Plan, SYSTEM_COLUMNS, Target};
+use super::walk::Fault;
 use super::writers::{Form, new_writer};
 use crate::border;
 
 /// The messages of a batch and the number of each one's first row.
 ///
-/// `fields`: column of the batch, "bare", "quoted" or "dbus_id", digits of seconds. `TypeError` for a type that UMS has no form for.
+/// `fields`: column of the batch, its form (`Form`) by name, digits of seconds. `TypeError` for a type that UMS has no form for.
 #[pyfunction]
 #[pyo3(signature = (batch, head, fields, *, max_rows, max_bytes))]
 #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
@@ -36,13 +40,14 @@ pub fn encode_ums<'py>(
     let writers = writers.collect::<PyResult<Vec<_>>>()?;
     let limits = Limits { rows: max_rows.max(1), bytes: max_bytes };
     let messages = py.detach(|| encode(head, &writers, columns.len(), limits));
-    let mut start = 0;
-    let cut = messages.ends.into_iter().map(|(end, first_row)| {
-        let message = messages.bytes.get(start..end).unwrap_or_default();
-        start = end;
-        (PyBytes::new(py, message), first_row)
+    let whole = messages.iter().map(|message| {
+        let fill = |memory: &mut [u8]| {
+            message.copy_to(memory);
+            Ok(())
+        };
+        Ok((PyBytes::new_with(py, message.len(), fill)?, message.first_row))
     });
-    Ok(cut.collect())
+    whole.collect()
 }
 
 /// Messages into batches. `plan` is called for a schema that was not seen before.
@@ -77,9 +82,9 @@ impl UmsParser {
         let items = found.into_iter().map(|found| match found {
             Found::Rows { plan, kind, batch } => {
                 let token = self.tokens.get(plan).map(|token| token.clone_ref(py));
-                (token, self.parser.kind(kind), border::Batch(batch)).into_pyobject(py)
+                (self.parser.kind(kind), (token, border::Batch(batch))).into_pyobject(py)
             }
-            Found::Notice { message, kind } => (py.None(), self.parser.kind(kind), message).into_pyobject(py),
+            Found::Notice { message, kind } => (self.parser.kind(kind), message).into_pyobject(py),
         });
         PyList::new(py, items.collect::<PyResult<Vec<Bound<'py, PyTuple>>>>()?)
     }
@@ -99,7 +104,7 @@ impl UmsParser {
 impl UmsParser {
     fn read_all(&mut self, py: Python<'_>, messages: &Bound<'_, PyList>) -> PyResult<()> {
         let held = messages.iter().map(pyo3::Bound::cast_into::<PyBytes>).collect::<Result<Vec<_>, _>>()?;
-        let slices: Vec<&[u8]> = held.iter().map(|bytes| bytes.as_bytes()).collect();
+        let slices: Vec<&[u8]> = held.iter().map(PyBytesMethods::as_bytes).collect();
         let mut next = 0;
         while next < slices.len() {
             let parser = &mut self.parser;
@@ -125,7 +130,7 @@ impl UmsParser {
     }
 }
 
-type Wanted = Result<Option<std::ops::Range<usize>>, super::parse::Fault>;
+type Wanted = Result<Option<Range<usize>>, Fault>;
 
 /// Reads messages from `next` on up to the end, an error, or a schema without plan, and says at which message it stopped.
 fn read_until_plan(parser: &mut Parser, messages: &[&[u8]], next: usize) -> (usize, Wanted) {

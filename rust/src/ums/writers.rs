@@ -17,6 +17,7 @@ use arrow_schema::{DataType, TimeUnit};
 use super::calendar::{self, Moment};
 use super::decimal;
 use super::lanes::per_second;
+use super::text;
 
 /// How a field is written where its Arrow type leaves a choice.
 #[derive(Clone, Copy, Debug)]
@@ -218,64 +219,13 @@ struct Text<O: OffsetSizeTrait>(GenericStringArray<O>);
 
 impl<O: OffsetSizeTrait> Writer for Text<O> {
     fn write(&self, row: usize, out: &mut Vec<u8>) {
-        out.push(b'"');
-        escape(out, self.0.value(row).as_bytes());
-        out.push(b'"');
-    }
-}
-
-const CHUNK: usize = 16;
-
-fn must_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
-}
-
-/// Copies text; runs without anything to escape go as they are, whole chunks looked at at once.
-fn escape(out: &mut Vec<u8>, mut text: &[u8]) {
-    while !text.is_empty() {
-        let (chunks, _) = text.as_chunks::<CHUNK>();
-        let clean_chunks = chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, b| any | must_escape(*b)));
-        let clean = clean_chunks.count() * CHUNK;
-        let rest = text.get(clean..).unwrap_or_default();
-        let run = clean + rest.iter().take_while(|byte| !must_escape(**byte)).count();
-        let (plain, after) = text.split_at_checked(run).unwrap_or((text, &[]));
-        out.extend_from_slice(plain);
-        let Some((special, after)) = after.split_first() else { return };
-        escaped(out, *special);
-        text = after;
-    }
-}
-
-fn escaped(out: &mut Vec<u8>, byte: u8) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    match byte {
-        b'"' => out.extend_from_slice(b"\\\""),
-        b'\\' => out.extend_from_slice(b"\\\\"),
-        b'\n' => out.extend_from_slice(b"\\n"),
-        b'\r' => out.extend_from_slice(b"\\r"),
-        b'\t' => out.extend_from_slice(b"\\t"),
-        _ => {
-            out.extend_from_slice(b"\\u00");
-            out.extend([byte >> 4, byte & 15].iter().filter_map(|half| HEX.get(usize::from(*half))));
-        }
+        text::quoted(out, self.0.value(row).as_bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_escaped_wherever_it_stands() {
-        for at in 0..40 {
-            let text = format!("{}\"\u{1}\n\\é{}", "a".repeat(at), "b".repeat(40 - at));
-            let mut out = vec![b'"'];
-            escape(&mut out, text.as_bytes());
-            out.push(b'"');
-            let mut parsed = jiter::Jiter::new(&out);
-            assert_eq!(parsed.next_str().ok(), Some(text.as_str()));
-        }
-    }
 
     #[test]
     fn fractions_keep_what_they_have() {

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from headrace.codec.ums_schema import (
 )
 from headrace.errors import ConfigError, CorruptError, DataError
 from headrace.ums.change import ChangeBatch, Clear
-from headrace.ums.schema import ID, OP, RAW, TS, Namespace
+from headrace.ums.schema import OP, RAW, TS, Namespace
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall clock, whatever its zone
 _MICROSECOND = timedelta(microseconds=1)
@@ -94,9 +94,13 @@ class UmsWriter:
         if self._dialect is Dialect.HEADRACE:
             key = batch.key()
             return [UmsMessage(key, value) for value, _ in cut]
-        times = batch.data.column(TS).view(pa.int64())
+        firsts = pa.array([row for _, row in cut], pa.int64())
+        times: list[Any] = batch.data.column(TS).view(pa.int64()).take(firsts).to_pylist()
         namespace = batch.table.namespace
-        return [UmsMessage(_dbus_key(kind, namespace, times[row].as_py()), value) for value, row in cut]
+        return [
+            UmsMessage(_dbus_key(kind, namespace, ts_us), value)
+            for (value, _), ts_us in zip(cut, times, strict=True)
+        ]
 
     def heartbeat(self, namespace: Namespace, id_: int, ts_us: int) -> UmsMessage:
         """A sign of life on the path of a table's changes; times in microseconds since 1970 UTC."""
@@ -202,10 +206,8 @@ class UmsReader:
             index, at = self._parser.failed_at or (0, 0)
             raise MalformedMessage(str(error), index=index, at=at) from error
         return [
-            self._notice(Kind(kind), native, messages[native])
-            if isinstance(native, int)
-            else self._rows(schema, Kind(kind), pa.record_batch(native))
-            for schema, kind, native in found
+            self._notice(Kind(kind), what, messages[what]) if isinstance(what, int) else self._rows(Kind(kind), *what)
+            for kind, what in found
         ]
 
     def _plan(self, text: bytes) -> tuple[RowsSchema, pa.Schema, Sequence[int], Sequence[str], bool]:
@@ -215,7 +217,8 @@ class UmsReader:
         dbus_ids = has_dbus_ids(schema.table.namespace, schema.dialect)
         return schema, arrow, schema.targets, schema.names, dbus_ids
 
-    def _rows(self, schema: RowsSchema, kind: Kind, data: pa.RecordBatch) -> UmsRows:
+    def _rows(self, kind: Kind, schema: RowsSchema, native: _native.Batch) -> UmsRows:
+        data = pa.record_batch(native)
         if schema.dialect is Dialect.DBUS:
             ops = data.column(OP)
             if pc.any(pc.equal(ops, _BEFORE)).as_py():
@@ -263,31 +266,33 @@ def _check_zone(zone: str) -> None:
 
 
 def _local(data: pa.RecordBatch, zone: str) -> pa.RecordBatch:
-    """Instants as wall clock of the zone; written as they are, which is in UTC, when that is the zone."""
+    """Instants as wall clock of the zone (in UTC they are written as they are)."""
     if zone == "UTC":
         return data
-    columns = [
-        pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
-        if isinstance(column.type, pa.TimestampType) and column.type.tz
-        else column
-        for column in data.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=data.schema.names)
+    return pa.RecordBatch.from_arrays([_wall_clock(column, zone) for column in data.columns], names=data.schema.names)
 
 
 def _from_local(data: pa.RecordBatch, zone: str) -> pa.RecordBatch:
     """Instants that were read as if they were in UTC. An hour that came twice is taken as the first."""
     if zone == "UTC":
         return data
-    columns = [
-        pc.assume_timezone(
-            column.cast(pa.timestamp(column.type.unit)), zone, ambiguous="earliest", nonexistent="latest"
-        ).cast(column.type)
-        if isinstance(column.type, pa.TimestampType) and column.type.tz
-        else column
-        for column in data.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=data.schema)
+    return pa.RecordBatch.from_arrays([_from_wall_clock(column, zone) for column in data.columns], schema=data.schema)
+
+
+def _wall_clock(column: pa.Array[Any], zone: str) -> pa.Array[Any]:
+    if not isinstance(column.type, pa.TimestampType) or not column.type.tz:
+        return column
+    local: pa.Array[Any] = pc.call_function("local_timestamp", [column.cast(pa.timestamp(column.type.unit, zone))])
+    return local
+
+
+def _from_wall_clock(column: pa.Array[Any], zone: str) -> pa.Array[Any]:
+    if not isinstance(column.type, pa.TimestampType) or not column.type.tz:
+        return column
+    options = pc.AssumeTimezoneOptions(zone, ambiguous="earliest", nonexistent="latest")
+    plain = column.cast(pa.timestamp(column.type.unit))
+    instants: pa.Array[Any] = pc.call_function("assume_timezone", [plain], options).cast(column.type)
+    return instants
 
 
 def _instant(ts_us: int, zone: str) -> str:

@@ -172,12 +172,11 @@ def read_rows_schema(text: bytes, columns: Collection[str] | None, exact: Mappin
     fields = list(_fields(schema, "fields"))
     names = [field["name"] for field in fields]
     dialect = _dialect(names)
-    ours = {wire: name for name, wire in _DBUS_NAMES.items()} if dialect is Dialect.DBUS else {}
     system = [field.name for field in SYSTEM_FIELDS]
-    targets = []
-    wanted = []
+    targets: list[int] = []
+    wanted: list[Column] = []
     for field in fields:
-        name = ours.get(field["name"].lower(), field["name"]) if dialect is Dialect.DBUS else field["name"]
+        name = _our_name(field["name"], dialect)
         if name in system:
             targets.append(system.index(name))
         elif name.lower() == _DBUS_UID or (columns is not None and name not in columns):
@@ -234,6 +233,12 @@ def _dialect(names: Iterable[str]) -> Dialect:
     if _DBUS_NAMES[ID] in lower:
         return Dialect.DBUS
     raise ValueError(f"the schema has neither a field {ID} nor {_DBUS_NAMES[ID]}")
+
+
+def _our_name(name: str, dialect: Dialect) -> str:
+    if dialect is Dialect.DBUS:
+        return next((ours for ours, wire in _DBUS_NAMES.items() if wire == name.lower()), name)
+    return name
 
 
 def _namespace(schema: Mapping[str, Any]) -> Namespace:

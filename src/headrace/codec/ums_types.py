@@ -19,6 +19,18 @@ from headrace.errors import DataError
 INT, LONG, FLOAT, DOUBLE, DECIMAL = "int", "long", "float", "double", "decimal"
 STRING, BOOLEAN, DATE, DATETIME, BINARY = "string", "boolean", "date", "datetime", "binary"
 
+_OFFSET = re.compile(r"[+-]\d{2}:?\d{2}")
+
+
+def _timestamp(unit: Any, zone: str | None) -> pa.DataType:
+    if zone is not None and not _OFFSET.fullmatch(zone):
+        try:
+            ZoneInfo(zone)
+        except (OSError, KeyError, ValueError) as error:
+            raise ValueError(f"there is no time zone '{zone}'") from error
+    return pa.timestamp(unit, zone)
+
+
 _PLAIN: tuple[tuple[str, pa.DataType, str], ...] = (
     ("bool", pa.bool_(), BOOLEAN),
     ("int8", pa.int8(), INT),
@@ -43,7 +55,7 @@ _PLAIN: tuple[tuple[str, pa.DataType, str], ...] = (
 _PARAMETRIC: tuple[tuple[re.Pattern[str], Callable[..., pa.DataType]], ...] = (
     (re.compile(r"decimal128\((\d{1,2}),(-?\d{1,2})\)"), lambda p, s: pa.decimal128(int(p), int(s))),
     (re.compile(r"decimal256\((\d{1,2}),(-?\d{1,2})\)"), lambda p, s: pa.decimal256(int(p), int(s))),
-    (re.compile(r"timestamp\[(s|ms|us|ns)(?:,([\w/+:-]{1,64}))?\]"), lambda unit, zone: _timestamp(unit, zone)),
+    (re.compile(r"timestamp\[(s|ms|us|ns)(?:,([\w/+:-]{1,64}))?\]"), _timestamp),
 )
 
 _DEFAULTS: dict[str, pa.DataType] = {
@@ -65,7 +77,6 @@ _AS_JSON = {"jsonobject", "jsonarray", "tuple"}
 _BITS = re.compile(r"bit\((\d+)\)")
 _TEMPORAL = re.compile(r"(?:datetime|timestamp|time)(?:\((\d)\))?")
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-_OFFSET = re.compile(r"[+-]\d{2}:?\d{2}")
 
 
 @lru_cache(maxsize=1024)
@@ -122,12 +133,3 @@ def fraction_digits(kind: pa.DataType, source_type: str) -> int:
         return 0
     declared = _TEMPORAL.fullmatch(source_type)
     return int(declared[1] or 0) if declared else _UNIT_DIGITS[kind.unit]
-
-
-def _timestamp(unit: Any, zone: str | None) -> pa.DataType:
-    if zone is not None and not _OFFSET.fullmatch(zone):
-        try:
-            ZoneInfo(zone)
-        except (OSError, KeyError, ValueError) as error:
-            raise ValueError(f"there is no time zone '{zone}'") from error
-    return pa.timestamp(unit, zone)
