@@ -1,5 +1,6 @@
 """A table with a column of every type that UMS has a form for, and values of each."""
 
+# ruff: noqa: DTZ001 - columns without a zone hold wall clock
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
@@ -107,9 +108,7 @@ def batches(draw: st.DrawFn, table: TableSchema = TABLE) -> ChangeBatch:
         column(draw(_lists(st.integers(0, LAST_DAY_S * 10**6), rows)), pa.timestamp("us", "UTC")),
         pa.array(draw(_lists(st.none() | st.just('{"born":"0000-00-00"}'), rows)), pa.utf8()),
     ]
-    arrays += [
-        column(draw(_lists(st.none() | values(c.type, c.source_type), rows)), c.type) for c in table.columns
-    ]
+    arrays += [column(draw(_lists(st.none() | values(c.type, c.source_type), rows)), c.type) for c in table.columns]
     return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema()))
 
 
@@ -136,7 +135,11 @@ def example() -> ChangeBatch:
         "coarse": datetime(9999, 12, 31), "nano": datetime(1970, 1, 1, tzinfo=UTC), "lasted": timedelta(0),
     }  # fmt: skip
     system = [
-        {"_ums_id_": 103_000012345678, "_ums_ts_": datetime(2016, 4, 11, 12, 23, 34, 345000, tzinfo=UTC), "_ums_op_": "i"},
+        {
+            "_ums_id_": 103_000012345678,
+            "_ums_ts_": datetime(2016, 4, 11, 12, 23, 34, 345000, tzinfo=UTC),
+            "_ums_op_": "i",
+        },
         {"_ums_id_": 103_000012345702, "_ums_ts_": datetime(2016, 4, 11, 12, 23, 35, 1, tzinfo=UTC), "_ums_op_": "u"},
         {"_ums_id_": -7, "_ums_ts_": datetime(2016, 4, 11, 12, 23, 36, tzinfo=UTC), "_ums_op_": "d"},
     ]

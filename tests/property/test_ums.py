@@ -117,7 +117,13 @@ def test_flipped_bits_are_rows_or_an_error(dialect: Dialect) -> None:
 def test_deep_and_wide_messages_are_refused_or_read() -> None:
     deep = b"[" * 100_000
     envelope = b'{"protocol":{"type":"data_increment_data"},"schema":%b,"payload":%b}'
-    for message in (deep, b'{"schema":' + deep, b'{"payload":' + deep, envelope % (b"{}", deep), envelope % (deep, b"[]")):
+    for message in (
+        deep,
+        b'{"schema":' + deep,
+        b'{"payload":' + deep,
+        envelope % (b"{}", deep),
+        envelope % (deep, b"[]"),
+    ):
         with pytest.raises(MalformedMessage):
             UmsReader().read([message])
     wide = {"namespace": "mysql.a.b.c.0.0.0", "fields": [{"name": f"f{i}", "type": "long"} for i in range(20_000)]}

@@ -257,7 +257,8 @@ impl Parser {
     pub fn take(&mut self) -> Result<Vec<Found>, ArrowError> {
         self.taken_commit_ts_us = self.commit_ts_us;
         let open = std::mem::take(&mut self.open);
-        let found = open.into_iter().map(|open| match open {
+        let with_rows = open.into_iter().filter(|open| !matches!(open, Open::Rows(group) if group.is_empty()));
+        let found = with_rows.map(|open| match open {
             Open::Notice { message, kind } => Ok(Found::Notice { message, kind }),
             Open::Rows(group) => {
                 let plan = self.plans.get(group.plan).ok_or(ArrowError::InvalidArgumentError("no plan".into()))?;

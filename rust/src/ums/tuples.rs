@@ -69,6 +69,10 @@ impl Group {
         Ok(Self { plan, kind, system: System::default(), lanes: lanes.collect::<Result<_, _>>()? })
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.system.ts.is_empty()
+    }
+
     pub fn finish(mut self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
         let instants = |values: Vec<i64>| TimestampMicrosecondArray::from(values).with_timezone("UTC");
         let mut columns: Vec<ArrayRef> = vec![

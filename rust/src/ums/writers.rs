@@ -54,8 +54,8 @@ pub fn new_writer(column: &ArrayRef, form: Form) -> Option<Box<dyn Writer>> {
         DataType::UInt16 => whole::<UInt16Type>(column, form),
         DataType::UInt32 => whole::<UInt32Type>(column, form),
         DataType::UInt64 => whole::<UInt64Type>(column, form),
-        DataType::Float32 => primitive::<Float32Type, _>(column, |value, out| float(out, value, value.is_finite())),
-        DataType::Float64 => primitive::<Float64Type, _>(column, |value, out| float(out, value, value.is_finite())),
+        DataType::Float32 => primitive::<Float32Type, _>(column, |value, out| float(out, value)),
+        DataType::Float64 => primitive::<Float64Type, _>(column, |value, out| float(out, value)),
         DataType::Decimal128(_, scale) => {
             let scale = *scale;
             primitive::<Decimal128Type, _>(column, move |value, out| {
@@ -104,10 +104,15 @@ fn decimal_text(out: &mut Vec<u8>, digits: &str, scale: i8) {
     out.push(b'"');
 }
 
-fn float<F: zmij::Float>(out: &mut Vec<u8>, value: F, finite: bool) {
-    let mut digits = zmij::Buffer::new();
-    let text = digits.format(value).as_bytes();
-    if finite { out.extend_from_slice(text) } else { quoted(out, text) }
+/// A number, or the name that Java and Python know for what is none.
+fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, value: F) {
+    let wide: f64 = value.into();
+    if wide.is_finite() {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+        return;
+    }
+    let infinity: &[u8] = if wide > 0.0 { b"Infinity" } else { b"-Infinity" };
+    quoted(out, if wide.is_nan() { b"NaN" } else { infinity });
 }
 
 fn datetime<T: ArrowPrimitiveType<Native = i64>>(column: &ArrayRef, unit: TimeUnit, form: Form) -> Box<dyn Writer> {

@@ -98,8 +98,7 @@ class UmsWriter:
         times: list[Any] = batch.data.column(TS).view(pa.int64()).take(firsts).to_pylist()
         namespace = batch.table.namespace
         return [
-            UmsMessage(_dbus_key(kind, namespace, ts_us), value)
-            for (value, _), ts_us in zip(cut, times, strict=True)
+            UmsMessage(_dbus_key(kind, namespace, ts_us), value) for (value, _), ts_us in zip(cut, times, strict=True)
         ]
 
     def heartbeat(self, namespace: Namespace, id_: int, ts_us: int) -> UmsMessage:
@@ -117,13 +116,15 @@ class UmsWriter:
                 f"the dbus dialect of UMS has no message for TRUNCATE of {clear.table.namespace}",
                 fix="use the headrace dialect, or load the table anew",
             )
-        return UmsMessage(clear.key(), clear_message(clear.table, str(clear.id), _instant(clear.commit_ts_us, "UTC")))
+        return UmsMessage(
+            clear.key(), clear_message(clear.table, str(clear.id), _instant(clear.commit_ts_us, "UTC", self._dialect))
+        )
 
     def _notice(self, kind: Kind, namespace: Namespace, id_: int | None, ts_us: int) -> UmsMessage:
         if id_ is not None and id_ > 0 and has_dbus_ids(namespace, self._dialect):
             id_ += id_ // _FILE_OFFSETS * 9 * _FILE_OFFSETS
         text = None if id_ is None else str(id_)
-        value = notice_message(self._dialect, kind, namespace, text, _instant(ts_us, self._zone))
+        value = notice_message(self._dialect, kind, namespace, text, _instant(ts_us, self._zone, self._dialect))
         if self._dialect is Dialect.HEADRACE:
             return UmsMessage(str(namespace).encode(), value)
         return UmsMessage(_dbus_key(kind, namespace, ts_us), value)
@@ -295,10 +296,11 @@ def _from_wall_clock(column: pa.Array[Any], zone: str) -> pa.Array[Any]:
     return instants
 
 
-def _instant(ts_us: int, zone: str) -> str:
+def _instant(ts_us: int, zone: str, dialect: Dialect) -> str:
     moment = datetime.fromtimestamp(0, UTC) + ts_us * _MICROSECOND
-    digits = "microseconds" if moment.microsecond % 1000 or zone == "UTC" else "milliseconds"
-    return moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None).isoformat(" ", digits)
+    short = dialect is Dialect.DBUS and moment.microsecond % 1000 == 0
+    wall_clock = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    return wall_clock.isoformat(" ", "milliseconds" if short else "microseconds")
 
 
 def _micros(text: str, zone: str) -> int:

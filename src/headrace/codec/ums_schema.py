@@ -81,6 +81,8 @@ def rows_head(table: TableSchema, dialect: Dialect, kind: Kind) -> tuple[bytes, 
         name = types.ums_type(column.type, column.source_type)
         quoted = name not in (types.INT, types.BOOLEAN) or (name == types.BOOLEAN and dialect is Dialect.DBUS)
         digits = types.fraction_digits(column.type, column.source_type)
+        if dialect is Dialect.DBUS:
+            digits = min(6, -(-digits // 3) * 3)  # Wormhole reads three or six
         targets.append((number, "quoted" if quoted else "bare", digits))
     schema = _schema(table.namespace, dialect, [*system, *_columns(table, dialect)])
     if dialect is Dialect.HEADRACE:
