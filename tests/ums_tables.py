@@ -54,6 +54,8 @@ TABLE = TableSchema(
 
 FIRST_DAY_S = -62_135_596_800  # 0001-01-01; the databases that feed headrace end at 9999-12-31
 LAST_DAY_S = 253_402_300_799
+DAY_NS = 86_400 * 10**9
+"""Wall clock is up to a day away from UTC, and 64 bits of nanoseconds end in 1677 and 2262."""
 
 
 def values(kind: pa.DataType, source_type: str) -> st.SearchStrategy[Any]:
@@ -74,7 +76,7 @@ def values(kind: pa.DataType, source_type: str) -> st.SearchStrategy[Any]:
         return st.integers(-(2**31), 2**31 - 1)
     if pa.types.is_timestamp(kind):
         if kind.unit == "ns":
-            return st.integers(-(2**63), 2**63 - 1)
+            return st.integers(-(2**63) + DAY_NS, 2**63 - 1 - DAY_NS)
         unit = {"s": 1, "us": 10**6}[kind.unit]
         return st.integers(FIRST_DAY_S * unit, LAST_DAY_S * unit)
     if pa.types.is_duration(kind):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.codec.ums import Limits, MalformedMessage, UmsReader, UmsRows, UmsWriter
+from headrace.codec.ums import Limits, MalformedMessage, UmsNotice, UmsReader, UmsRows, UmsWriter
 from headrace.codec.ums_schema import Dialect, Kind
-from headrace.ums.change import ChangeBatch
+from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import COMMIT_TS, RAW, TableSchema
 from tests.ums_tables import TABLE, batches, example
 
@@ -36,7 +36,7 @@ def only(reader: UmsReader, messages: list[bytes]) -> ChangeBatch:
 
 
 @given(batches(), st.integers(1, 4), st.integers(1, 5000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_headrace_dialect_loses_nothing(batch: ChangeBatch, rows: int, size_bytes: int) -> None:
     messages = written(batch, Dialect.HEADRACE, Limits(rows, size_bytes))
     assert len(messages) <= len(batch)
@@ -48,8 +48,8 @@ def test_the_headrace_dialect_loses_nothing(batch: ChangeBatch, rows: int, size_
     assert found.data.equals(batch.data)
 
 
-@given(batches(), st.sampled_from(["UTC", "Asia/Shanghai"]))
-@settings(max_examples=200, deadline=None)
+@given(batches(), st.sampled_from(["UTC", "Etc/GMT-8"]))
+@settings(max_examples=60, deadline=None)
 def test_the_dbus_dialect_loses_only_what_it_has_no_place_for(batch: ChangeBatch, zone: str) -> None:
     if not len(batch):
         return
@@ -84,14 +84,22 @@ def test_not_a_number_travels_too() -> None:
         assert [str(found.data.column(name)[0]) for name in ("single", "double")] == ["nan", "nan"]
 
 
-def read(message: bytes) -> None:
+def rows_of(reader: UmsReader, message: bytes) -> int | None:
+    """How many rows the message has; None when it is refused, with a place in it."""
+    error = None
+    items: list[UmsRows | UmsNotice | Clear] = []
     try:
-        for item in UmsReader().read([message]):
-            if isinstance(item, UmsRows):
-                item.batch.data.validate(full=True)
-    except MalformedMessage as error:
+        items = reader.read([message])
+    except MalformedMessage as raised:
+        error = raised
+    if error is not None:
         assert error.index == 0
         assert 0 <= error.at <= len(message)
+        return None
+    batches = [item.batch for item in items if isinstance(item, UmsRows)]
+    for batch in batches:
+        batch.data.validate(full=True)
+    return sum(map(len, batches))
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -107,11 +115,14 @@ def test_cut_messages_are_refused(dialect: Dialect) -> None:
 def test_flipped_bits_are_rows_or_an_error(dialect: Dialect) -> None:
     message = written(example(), dialect)[0]
     random = Random(7)
+    found: list[int | None] = []
     for _ in range(3000):
         damaged = bytearray(message)
         for _ in range(random.randint(1, 4)):
             damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
-        read(bytes(damaged))
+        found.append(rows_of(UmsReader(), bytes(damaged)))
+    assert found.count(None) > 100
+    assert len(found) - found.count(None) > 100
 
 
 def test_deep_and_wide_messages_are_refused_or_read() -> None:
@@ -184,15 +195,6 @@ def test_random_messages(first: int) -> None:
     writer = UmsWriter(Dialect.HEADRACE)
     valid += [writer.heartbeat(TABLE.namespace, 1, 2).value, writer.termination(TABLE.namespace, 3).value]
     reader = UmsReader()
-    rows = errors = 0
-    for _ in range(min(PER_TEST, MESSAGES - first)):
-        text = message(random, valid)
-        try:
-            items = reader.read([text])
-        except MalformedMessage as error:
-            assert 0 <= error.at <= len(text)
-            errors += 1
-        else:
-            rows += sum(len(item.batch) for item in items if isinstance(item, UmsRows))
-    assert rows
-    assert errors
+    found = [rows_of(reader, message(random, valid)) for _ in range(min(PER_TEST, MESSAGES - first))]
+    assert None in found
+    assert any(found)

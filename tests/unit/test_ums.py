@@ -311,6 +311,16 @@ def test_ids_and_clears_that_dbus_cannot_say_are_refused() -> None:
         writer.clear(Clear(TABLE, 1, 2))
 
 
+def test_the_ends_of_nanoseconds_have_no_wall_clock() -> None:
+    table = TableSchema(TABLE.namespace, (Column("at", pa.timestamp("ns", "UTC"), "instant"),))
+    at = pa.array([2**63 - 1], pa.int64()).cast(pa.timestamp("ns", "UTC"))
+    data = pa.RecordBatch.from_arrays([*batch(1).data.columns[:5], at], schema=table.arrow_schema())
+    with pytest.raises(DataError, match="near 2262 has no wall clock in Asia/Shanghai"):
+        UmsWriter(Dialect.DBUS, zone="Asia/Shanghai").rows(ChangeBatch(table, data))
+    (message,) = UmsWriter(Dialect.HEADRACE).rows(ChangeBatch(table, data))
+    assert read_rows(message.value).equals(data)
+
+
 def test_zones_are_checked() -> None:
     with pytest.raises(ConfigError, match="no time zone 'Nowhere'"):
         UmsReader(zone="Nowhere")

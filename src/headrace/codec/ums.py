@@ -40,6 +40,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall clock, whatever its zone
 _MICROSECOND = timedelta(microseconds=1)
 _FILE_OFFSETS = 10**12
 _MAX_ID = 2**63 - 1
+_DAY_NS = 86_400 * 10**9
 _NAMESPACE_PARTS = 7
 _BEFORE = pa.scalar("b")
 
@@ -283,6 +284,14 @@ def _from_local(data: pa.RecordBatch, zone: str) -> pa.RecordBatch:
 def _wall_clock(column: pa.Array[Any], zone: str) -> pa.Array[Any]:
     if not isinstance(column.type, pa.TimestampType) or not column.type.tz:
         return column
+    if column.type.unit == "ns":
+        ends = pc.min_max(column.view(pa.int64()))
+        first, last = ends["min"].as_py() or 0, ends["max"].as_py() or 0
+        if max(-first, last) > 2**63 - _DAY_NS:
+            raise DataError(
+                f"a time in nanoseconds near {2262 if last > -first else 1677} has no wall clock in {zone}",
+                fix="write in UTC, or make the column one of microseconds",
+            )
     local: pa.Array[Any] = pc.call_function("local_timestamp", [column.cast(pa.timestamp(column.type.unit, zone))])
     return local
 
