@@ -1,8 +1,9 @@
-"""Commit in MariaDB to visible in the target, at 500 changes a second for 60 seconds.
+"""Commit in MariaDB to visible in the target, at 500 changes a second.
 
 Each change is a transaction of its own. "Commit" is the moment at which COMMIT returned to the writer; "visible" the moment at
 which a reader of the target that asks all the time first sees the row. Both are read off the same clock.
-Wanted: database p50 below 20 ms, p99 below 60 ms; lake p99 below 2 s (commit interval 1 s).
+Wanted over any 60 s: database p50 below 20 ms, p99 below 60 ms; lake p99 below 2 s (commit interval 1 s). The default length of
+the run has one end of an epoch (300 s) inside, and the minute around it is given by itself.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ from tests.servers.postgresql import PostgreSql
 from bench.machine import write_results
 
 RATE = 500
-SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 360
+WINDOW_S = 60
 WARM_UP_S = 12
+POLL_S = 0.002
+"""How often the target's reader asks; it is part of the delay, and a burden on the machine."""
+
 TABLE = "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer_id INT, status VARCHAR(16), amount DECIMAL(12,2), note VARCHAR(100))"
 FLOW = """\
 source: {{type: mysql, name: db1, host: "{host}", port: {port}, user: "{user}", password: "{password}", tables: ["shop.*"]}}
@@ -51,13 +56,16 @@ def main() -> None:
             ),
             "lake": ("{type: lake, path: ./lake}", lambda directory: lake_rows(directory / "lake")),
         }
-        lines = ["| target | changes | p50 ms | p95 ms | p99 ms | max ms |", "|---|---|---|---|---|---|"]
+        lines = [
+            "| target | changes | p50 ms | p95 ms | p99 ms | max ms | p99 ms of the worst minute |",
+            "|---|---|---|---|---|---|---|",
+        ]
         for name in sys.argv[2:] or targets:
             target, rows = targets[name]
             delays_ms = measure(name.lower(), target, rows)
             lines.append(
                 f"| {name} | {len(delays_ms):,} | "
-                + " | ".join(f"{value:.1f}" for value in quantiles(delays_ms))
+                + " | ".join(f"{value:.1f}" for value in (*quantiles(delays_ms), worst_window(delays_ms)))
                 + " |"
             )
     peers = "Peers on such a machine (500 changes/s, p50 / p99 ms): Debezium -> Kafka -> PostgreSQL 10.6 / 30.0, Flink CDC -> PostgreSQL 33 / 61, SeaTunnel 169 / 397."
@@ -69,6 +77,12 @@ def main() -> None:
 def quantiles(delays_ms: list[float]) -> tuple[float, ...]:
     ordered = sorted(delays_ms)
     return (*(ordered[int(len(ordered) * share)] for share in (0.50, 0.95, 0.99)), ordered[-1])
+
+
+def worst_window(delays_ms: list[float]) -> float:
+    """The largest p99 of any `WINDOW_S` seconds, moved by a second at a time; the delays are in the order of the commits."""
+    window = min(RATE * WINDOW_S, len(delays_ms))
+    return max(quantiles(delays_ms[first : first + window])[2] for first in range(0, len(delays_ms) - window + 1, RATE))
 
 
 def measure(name: str, target: str, rows: Callable[[Path], Iterator[list[int]]]) -> list[float]:
@@ -136,7 +150,7 @@ def postgresql_rows(url: str) -> Iterator[list[int]]:
                 found = []
             newest = max([newest, *found])
             yield found
-            time.sleep(0.0005)
+            time.sleep(POLL_S)
 
 
 def sqlite_rows(path: Path) -> Iterator[list[int]]:
@@ -152,7 +166,7 @@ def sqlite_rows(path: Path) -> Iterator[list[int]]:
             found = []
         newest = max([newest, *found])
         yield found
-        time.sleep(0.0005)
+        time.sleep(POLL_S)
 
 
 def lake_rows(path: Path) -> Iterator[list[int]]:

@@ -124,14 +124,14 @@ def test_a_table_of_the_user_is_taken_when_it_has_the_system_columns(store: Stor
     assert [row["note"] for row in store.scan(ORDERS)] == ["by 1", None]
 
 
-def test_a_keyless_table_with_named_key_columns(store: Store) -> None:
-    table = replace(ORDERS, key=())
-    store.deliver(batch_of(table, [order(1, 10), order(2, 10, "u")]), key={"orders": ["id"]})
-    assert [tuple(row) for row in store.query("SELECT id, note FROM orders")] == [(10, "by 2")]
-    with pytest.raises(ConfigError, match="no column nr"), closing(store.open(key={"orders": ["nr"]})) as sink:
-        sink.prepare(table)
+def test_a_key_without_a_value_is_refused(store: Store) -> None:
     with pytest.raises(DataError, match="no value in the key column 'id'"):
-        store.deliver(batch_of(table, [Change("i", 3, {})]), key={"orders": ["id"]})
+        store.deliver(batch_of(ORDERS, [Change("i", 3, {})]))
+
+
+def test_a_table_without_a_key_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="has no key"), closing(store.open()) as sink:
+        sink.prepare(replace(ORDERS, key=()))
 
 
 def test_two_tables_with_one_target_are_refused(store: Store) -> None:

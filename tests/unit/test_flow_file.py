@@ -93,6 +93,14 @@ def test_a_missing_file(tmp_path: Path) -> None:
         load(tmp_path / "nothing.yaml")
 
 
+def test_a_flow_can_leave_out_tables() -> None:
+    target = {"type": "memory", "name": "x"}
+    flow = FlowSpec.model_validate({"name": "a", "from": "mysql.db1.*", "exclude": "mysql.db1.shop.log*", "to": target})
+    shaper = Shaper(flow)
+    assert shaper.wants(b"mysql.db1.shop.orders.0.0.0")
+    assert not shaper.wants(b"mysql.db1.shop.logins.0.0.0")
+
+
 def test_patterns_leave_out_trailing_parts() -> None:
     shaper = Shaper(
         FlowSpec.model_validate({"name": "a", "from": "mysql.db1.shop.o*", "to": {"type": "memory", "name": "x"}})

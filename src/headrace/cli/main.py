@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -51,7 +52,9 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line; every HeadraceError becomes a message without a traceback."""
     try:
-        cli.main(standalone_mode=False)
+        # Not `cli.main`: it ends with 1 when the reader of our output has gone.
+        with cli.make_context("headrace", sys.argv[1:]) as context:
+            cli.invoke(context)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
@@ -61,8 +64,8 @@ def main() -> None:
         click.echo("stopped", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough.
-        sys.stderr.close()
+        # The reader of our output (head, less) has seen enough; what is still buffered must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except HeadraceError as error:
         for message in (str(error), *getattr(error, "__notes__", [])):

@@ -15,7 +15,7 @@ _SYSTEM = len(SYSTEM_FIELDS)
 
 
 class Shaper:
-    """Applies one flow's `from`, `columns` and `key`. Remembers what it found out per namespace and per schema."""
+    """Applies one flow's `from`, `exclude`, `columns` and `key`. Remembers what it found out per namespace and per schema."""
 
     def __init__(self, flow: FlowSpec) -> None:
         self._flow = flow
@@ -27,8 +27,8 @@ class Shaper:
         wanted = self._wanted.get(key)
         if wanted is None:
             namespace = Namespace.parse(key.decode())
-            wanted = any(namespace.matches(pattern) for pattern in self._flow.sources)
-            self._wanted[key] = wanted
+            matches = [any(map(namespace.matches, patterns)) for patterns in (self._flow.sources, self._flow.exclude)]
+            wanted = self._wanted[key] = matches == [True, False]
         return wanted
 
     def shape(self, change: ChangeBatch | Clear) -> ChangeBatch | Clear:

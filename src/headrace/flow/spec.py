@@ -55,6 +55,8 @@ class FlowSpec(Model):
     """Unique in the file; positions are kept under it, so renaming a flow starts it anew."""
     sources: Annotated[list[str], BeforeValidator(_as_list), Field(alias="from", min_length=1)]
     """Namespace patterns, for instance ``mysql.db1.shop.*``; parts left out at the end match everything."""
+    exclude: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Namespace patterns that `from` would match and the flow is not to take."""
     to: Annotated[SerializeAsAny[Component], _config_of("sinks")]
     """The target: `type` and the options of that store."""
     delete: Literal["soft", "hard"] | None = None
@@ -62,7 +64,7 @@ class FlowSpec(Model):
     columns: ColumnsSpec = ColumnsSpec()
     """Columns to drop or rename on the way."""
     key: dict[str, list[str]] = Field(default_factory=dict)
-    """Key columns of tables that have no primary key, for instance ``{"shop.visits": [day, page]}``."""
+    """Key columns, never null and never changed, of tables that have no primary key: ``{"shop.visits": [day, page]}``."""
 
     @model_validator(mode="after")
     def _target_can_delete(self) -> FlowSpec:
@@ -81,7 +83,8 @@ class FlowSpec(Model):
     def fingerprint(self) -> str:
         """What a position of this flow belongs to: what it takes and where it brings it, without passwords."""
         target = self.to.model_dump_json(include={"type", "url", "path", "db_schema", "table"})
-        return f"{sorted(self.sources)} -> {_CREDENTIALS.sub('//', target)}"
+        without = f" without {sorted(self.exclude)}" if self.exclude else ""
+        return f"{sorted(self.sources)}{without} -> {_CREDENTIALS.sub('//', target)}"
 
     def target(self) -> Component:
         """The target's options with what the flow says about it."""

@@ -62,7 +62,7 @@ class MemorySink(Sink):
         if not table.key:
             raise ConfigError(
                 f"the table {table.namespace.all_versions} has no key, which a memory target needs",
-                fix="leave the table out, or give it a key at the source",
+                fix="name its key columns in the flow, `key: {schema.table: [column, …]}`, or leave it out with `exclude`",
             )
         with self._store.lock:
             self._store.tables.setdefault(table.namespace.all_versions, {})

@@ -11,9 +11,8 @@ ends the rows that are there when it arrives; an older change of a new key that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from string import Formatter
 from typing import Literal
 
@@ -47,8 +46,6 @@ class DatabaseConfig(Component):
     """Name of the target table. May use {type}, {source}, {schema}, {table}."""
     delete: Literal["soft", "hard"] = "soft"
     """soft: a deleted row stays with `_is_active_` = 0. hard: it is removed; its key's hash stays in ``_headrace_tombstones``."""
-    key: Mapping[str, tuple[str, ...]] = {}
-    """Key columns of tables that have no key: table name -> columns that are never null and never change."""
     batch_rows: int = Field(default=5000, ge=1)
     """How many rows are gathered before they are sent; a commit sends what is there."""
 
@@ -97,7 +94,11 @@ class DatabaseSink(Sink):
         self._pending_rows = 0
 
     def prepare(self, table: TableSchema) -> None:
-        table = self._with_key(table)
+        if not table.key:
+            raise ConfigError(
+                f"the table {table.namespace.all_versions} has no key, which a database target needs",
+                fix="name its key columns in the flow, `key: {schema.table: [column, …]}`, or leave it out with `exclude`",
+            )
         target = self._target(table)
         family = table.namespace.all_versions
         if self._written_by.setdefault(target.name, family) != family:
@@ -152,7 +153,7 @@ class DatabaseSink(Sink):
         return self._positions
 
     def scan(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
-        target = self._target(self._with_key(table))
+        target = self._target(table)
         reader = dialect_of(self._config.url, self._config.db_schema)  # of its own: it sees what is committed
         schema = pa.schema([pa.field(column.name, column.type) for column in table.columns])
         try:
@@ -177,19 +178,6 @@ class DatabaseSink(Sink):
 
     # --- tables
 
-    def _with_key(self, table: TableSchema) -> TableSchema:
-        if table.key:
-            return table
-        key = self._config.key.get(table.namespace.table, ())
-        unknown = [name for name in key if name not in {column.name for column in table.columns}]
-        if not key or unknown:
-            what = f"has no column {', '.join(unknown)}" if unknown else "has no key, which a database target needs"
-            raise ConfigError(
-                f"the table {table.namespace.all_versions} {what}",
-                fix=f"name its key columns in the sink: `key: {{{table.namespace.table}: [column, …]}}`",
-            )
-        return replace(table, key=tuple(key))
-
     def _target(self, table: TableSchema) -> Target:
         reserved = {column.name for column in SYSTEM_COLUMNS}
         if taken := [column.name for column in table.columns if column.name.lower() in reserved]:
@@ -213,8 +201,8 @@ class DatabaseSink(Sink):
         """Sends what was gathered; it is committed by `commit`."""
         pending, self._pending, self._pending_rows = self._pending, {}, 0
         for namespace, batches in pending.items():
-            table = self._with_key(batches[0].table)
-            gathered = ChangeBatch(table, _concat([batch.data for batch in batches])).newest_per_key()
+            whole = ChangeBatch(batches[0].table, _concat([batch.data for batch in batches]))
+            gathered = whole.newest_per_key()
             to = self._destinations[namespace]
             columns = _columns(gathered)
             _refuse_null_keys(to, columns)
