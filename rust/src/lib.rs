@@ -2,7 +2,9 @@
 use pyo3::prelude::*;
 
 mod binlog;
+mod border;
 mod digest;
+mod ums;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -14,5 +16,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<binlog::python::Ddl>()?;
     module.add_class::<binlog::python::Boundary>()?;
     module.add_class::<binlog::python::GtidSet>()?;
+    module.add_class::<border::Batch>()?;
+    module.add_class::<ums::python::UmsParser>()?;
+    module.add_function(wrap_pyfunction!(ums::python::encode_ums, module)?)?;
     module.add_function(wrap_pyfunction!(digest::digest_rows, module)?)
 }

@@ -1,10 +1,12 @@
 """Types of the native core (rust/src)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 import pyarrow as pa
 from typing_extensions import Buffer
+
+from headrace.codec.ums_schema import RowsSchema
 
 __version__: str
 
@@ -30,6 +32,49 @@ class DefinitionLike(Protocol):
     def columns(self) -> Sequence[DefinedColumnLike]: ...
     @property
     def keys(self) -> Sequence[Sequence[str]]: ...
+
+def encode_ums(
+    batch: pa.RecordBatch,
+    head: bytes,
+    fields: Sequence[tuple[int, str, int]],
+    *,
+    max_rows: int,
+    max_bytes: int,
+) -> list[tuple[bytes, int]]:
+    """UMS messages of a batch, and the number of each one's first row.
+
+    `head` goes up to the payload's bracket. `fields`: for each value of a tuple the column of the batch, its form ("bare", "quoted",
+    or "dbus_id" for `_ums_id_` with 13 digits of offset), and the digits of a second. TypeError: UMS has no form for a column's type.
+    """
+
+@final
+class Batch:
+    """A record batch for `pyarrow.record_batch`."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+@final
+class UmsParser:
+    """UMS messages in, batches out. `kinds`: names on the wire and whether they carry rows.
+
+    `plan` says what a schema (its JSON) means: a token to be given back, the Arrow schema of the rows, the column of each field (-1:
+    none), the fields' names, and whether ids have 13 digits of offset.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[tuple[str, bool]],
+        plan: Callable[[bytes], tuple[RowsSchema, pa.Schema, Sequence[int], Sequence[str], bool]],
+        commit_ts_us: int,
+    ) -> None: ...
+    def parse(self, messages: list[bytes]) -> list[tuple[str, int | tuple[RowsSchema, Batch]]]:
+        """By kind: the index of a message without rows, or rows under their schema's token. ValueError: `failed_at` says where."""
+    @property
+    def failed_at(self) -> tuple[int, int] | None:
+        """Message and byte at which the last `parse` failed."""
+    @property
+    def commit_ts_us(self) -> int: ...
 
 @final
 class BinlogDecoder:

@@ -1,8 +1,8 @@
 """Installs the servers that the tests start: ``python -m tests.servers.install`` (run by ``make test``).
 
 As root it installs missing Debian packages with apt-get, and MySQL, which Debian has only in its development suite, with
-debootstrap into a folder of the user's cache; otherwise it prints the commands and exits with 1.
-Servers that are published as jars (jars.py) are fetched into the user's cache.
+debootstrap into a folder of the user's cache; otherwise it prints the commands and exits with 1. Servers that are published as jars
+(jars.py) are fetched into the user's cache.
 """
 
 from __future__ import annotations

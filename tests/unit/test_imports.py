@@ -16,7 +16,7 @@ GROUND = {"errors", "model", "retry", "files", "crash", "registry", "_native", "
 ALLOWED: dict[str, set[str]] = {
     "ums": set(),
     "log": set(),
-    "codec": set(),
+    "codec": {"ums"},
     "lake": {"ums"},
     "sinks": {"ums", "lake"},
     "capture": {"codec", "log", "ums"},

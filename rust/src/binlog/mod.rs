@@ -44,5 +44,5 @@ mod skim;
 mod statement;
 mod table_map;
 mod tables;
-mod temporal;
+pub(crate) mod temporal;
 mod texts;

@@ -1,12 +1,10 @@
 //! The decoder as Python sees it. Whole buffers cross, the interpreter's lock is released while they are decoded.
 
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow_array::{Array, RecordBatch, StructArray};
-use arrow_schema::ArrowError;
+use arrow_array::RecordBatch;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use super::decoder::{self, Before, Decoder, Stop};
 use super::definition::Definition;
@@ -15,6 +13,7 @@ use super::gtid;
 use super::include::Include;
 use super::pending::{self, Item};
 use super::skim::Skim;
+use crate::border;
 
 /// The fault as one of headrace's errors.
 #[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
@@ -31,11 +30,6 @@ fn raise(py: Python<'_>, fault: Fault) -> PyErr {
         Ok(PyErr::from_value(error))
     };
     error().unwrap_or_else(|error| error)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
-fn arrow_error(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
 }
 
 /// The bytes of a buffer, for as long as the buffer is held.
@@ -307,11 +301,7 @@ impl RowBatch {
     ) -> PyResult<Bound<'py, PyTuple>> {
         // The protocol lets a producer answer with its own schema.
         drop(requested_schema);
-        let schema = FFI_ArrowSchema::try_from(self.batch.schema().as_ref()).map_err(arrow_error)?;
-        let array = FFI_ArrowArray::new(&StructArray::from(self.batch.clone()).into_data());
-        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
-        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
-        PyTuple::new(py, [schema, array])
+        border::export_batch(py, &self.batch)
     }
 
     /// The batch as a `pyarrow.RecordBatch`.
