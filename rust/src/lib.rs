@@ -10,10 +10,12 @@ mod ums;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<binlog::python::BinlogDecoder>()?;
+    module.add_class::<binlog::python::BinlogSkim>()?;
     module.add_class::<binlog::python::Batches>()?;
     module.add_class::<binlog::python::RowBatch>()?;
     module.add_class::<binlog::python::Ddl>()?;
     module.add_class::<binlog::python::Boundary>()?;
+    module.add_class::<binlog::python::GtidSet>()?;
     module.add_class::<border::Batch>()?;
     module.add_class::<ums::python::UmsParser>()?;
     module.add_function(wrap_pyfunction!(ums::python::encode_ums, module)?)?;

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.servers.install import PACKAGES, MissingPackageError, find_program
+from tests.servers import install
+from tests.servers.binlog_server import BinlogServer
+from tests.servers.install import PACKAGES, MissingPackageError, find_mysql_program, find_program
 from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql
 from tests.servers.postgresql import PostgreSql
 from tests.servers.process import ServerError
 
 
-def test_mariadb_keeps_committed_rows_over_a_crash_and_has_a_row_based_binlog() -> None:
-    with MariaDb() as server, server.database() as name:
+@pytest.mark.parametrize("kind", [MariaDb, MySql])
+def test_committed_rows_outlive_a_crash_and_the_binlog_is_row_based(kind: type[MariaDb | MySql]) -> None:
+    with kind() as server, server.database() as name:
         server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (7)", database=name)
         server.kill9()
         server.restart()
@@ -19,8 +25,18 @@ def test_mariadb_keeps_committed_rows_over_a_crash_and_has_a_row_based_binlog() 
         assert server.execute("SELECT @@binlog_format, @@binlog_row_image, @@binlog_row_metadata") == [
             ("ROW", "FULL", "FULL")
         ]
-        assert server.binlogs()
+        assert server.position()[0] == server.binlogs()[-1].name
     assert not server.directory.exists()
+
+
+def test_mysql_is_version_9_with_its_own_way_to_log_in_and_gtids(mysql: MySql) -> None:
+    assert mysql.execute("SELECT @@version LIKE '9.%', @@gtid_mode") == [(1, "ON")]
+    assert mysql.execute(f"SELECT plugin FROM mysql.user WHERE user = '{mysql.user}'") == [("caching_sha2_password",)]
+    assert mysql.execute("SELECT @@server_id") == [(1,)]
+    assert mysql.execute("SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
+    with MySql("--server-id=2", "--binlog-row-value-options=PARTIAL_JSON") as other:
+        assert other.execute("SELECT @@server_id, @@binlog_row_value_options") == [(2, "PARTIAL_JSON")]
+        assert other.execute("SELECT @@server_uuid") != mysql.execute("SELECT @@server_uuid")
 
 
 def test_postgresql_keeps_committed_rows_over_a_crash() -> None:
@@ -32,8 +48,9 @@ def test_postgresql_keeps_committed_rows_over_a_crash() -> None:
     assert not server.directory.exists()
 
 
-def test_a_server_that_does_not_start_shows_its_log() -> None:
-    with pytest.raises(ServerError, match="no-such-option"), MariaDb("--no-such-option"):
+@pytest.mark.parametrize("kind", [MariaDb, MySql])
+def test_a_server_that_does_not_start_shows_its_log(kind: type[MariaDb | MySql]) -> None:
+    with pytest.raises(ServerError, match="no-such-option"), kind("--no-such-option"):
         pass
 
 
@@ -41,3 +58,13 @@ def test_a_missing_program_names_its_package(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(PACKAGES, "mongod", "mongodb-server")
     with pytest.raises(MissingPackageError, match="apt-get install mongodb-server"):
         find_program("mongod")
+
+
+def test_a_missing_mysql_names_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(install, "MYSQL_FOLDER", tmp_path / "mysql")
+    with pytest.raises(MissingPackageError, match=r"python -m tests\.servers\.install as root"):
+        find_mysql_program("mysqld")
+
+
+def test_a_test_may_ask_for_every_kind_of_binlog_server(binlog_server: BinlogServer) -> None:
+    assert binlog_server.execute("SELECT @@log_bin") == [(1,)]

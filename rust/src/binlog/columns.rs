@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, TimeUnit};
 
+use super::addresses::Address;
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::decimal::Layout;
@@ -86,6 +87,8 @@ pub struct Traits {
     pub labels: Option<Arc<[String]>>,
     pub geometry: Option<u64>,
     pub dimensions: Option<u64>,
+    /// What BINARY really is, known only from a definition.
+    pub address: Option<Address>,
 }
 
 impl Traits {
@@ -96,6 +99,11 @@ impl Traits {
             return (high, usize::from(low));
         }
         (high | 0x30, usize::from(low) | usize::from((high & 0x30) ^ 0x30) << 4)
+    }
+
+    /// The bytes that a CHAR or BINARY can have.
+    pub fn char_bytes(&self) -> usize {
+        self.unpacked().1
     }
 
     /// The real type: CHAR's code also stands for ENUM and SET.
@@ -218,10 +226,11 @@ impl Shape {
                 })
             }
             code::VARCHAR | code::VAR_STRING => characters("varchar", "varbinary", traits.word(), 0, traits.charset()?),
-            code::STRING => match traits.unpacked() {
-                (code::ENUM, bytes) => labels(traits, "enum", bytes)?,
-                (code::SET, bytes) => labels(traits, "set", bytes)?,
-                (_, length) => characters("char", "binary", length, length, traits.charset()?),
+            code::STRING => match (traits.unpacked(), traits.address) {
+                ((code::ENUM, bytes), _) => labels(traits, "enum", bytes)?,
+                ((code::SET, bytes), _) => labels(traits, "set", bytes)?,
+                (_, Some(address)) => text(address.name(), Size::Prefixed(1), move || address),
+                ((_, length), None) => characters("char", "binary", length, length, traits.charset()?),
             },
             code::ENUM | code::SET => {
                 let name = if traits.code == code::ENUM { "enum" } else { "set" };
@@ -382,16 +391,24 @@ fn labels(traits: &Traits, name: &str, bytes: usize) -> Read<Shape> {
     })
 }
 
+/// Kinds of geometry by their numbers.
+const GEOMETRIES: [&str; 8] = [
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+];
+
 fn geometry(kind: Option<u64>) -> &'static str {
-    const KINDS: [&str; 8] = [
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geometrycollection",
-    ];
-    kind.and_then(|kind| usize::try_from(kind).ok()).and_then(|kind| KINDS.get(kind)).copied().unwrap_or("geometry")
+    let name = kind.and_then(|kind| usize::try_from(kind).ok()).and_then(|kind| GEOMETRIES.get(kind));
+    name.copied().unwrap_or("geometry")
+}
+
+/// The number of a kind of geometry.
+pub fn geometry_number(name: &str) -> Option<u64> {
+    GEOMETRIES.iter().zip(0..).find(|(known, _)| **known == name).map(|(_, number)| number)
 }

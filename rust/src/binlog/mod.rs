@@ -13,26 +13,34 @@
 //! How bytes become columns: a table map is read once into a `Table`; its columns (`columns`, the one table of types) make
 //! `lanes`, which carry values from images (`image`) into Arrow arrays (`rows`, `pending`). Tables that nobody wants are stepped over.
 
+mod addresses;
 mod charset;
+#[rustfmt::skip]
+mod charset_pages;
 mod columns;
+mod compressed;
 mod cursor;
 mod decimal;
 mod decoder;
+mod definition;
 mod event;
 mod fault;
 mod frame;
+mod gtid;
 mod image;
 mod include;
 mod inflate;
 mod json;
 mod json_diff;
 mod lanes;
+mod payload;
 mod pending;
 mod place;
 pub mod python;
 mod refusals;
 mod rows;
 mod scalars;
+mod skim;
 mod statement;
 mod table_map;
 mod tables;

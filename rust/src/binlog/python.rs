@@ -4,12 +4,15 @@ use arrow_array::RecordBatch;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::decoder::{self, Decoder, Stop};
+use super::decoder::{self, Before, Decoder, Stop};
+use super::definition::Definition;
 use super::fault::{Blame, Fault};
+use super::gtid;
 use super::include::Include;
 use super::pending::{self, Item};
+use super::skim::Skim;
 use crate::border;
 
 /// The fault as one of headrace's errors.
@@ -50,17 +53,30 @@ pub struct BinlogDecoder {
 #[pymethods]
 impl BinlogDecoder {
     #[new]
-    #[pyo3(signature = (*, include, before_images=false, network=false))]
+    #[pyo3(signature = (*, include, before_images=false, network=false, names_required=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
-    fn new(include: Vec<String>, before_images: bool, network: bool) -> PyResult<Self> {
+    fn new(include: Vec<String>, before_images: bool, network: bool, names_required: bool) -> PyResult<Self> {
         let include = Include::new(&include).map_err(|pattern| {
             PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
         })?;
-        Ok(Self { decoder: Decoder::new(include, before_images, network) })
+        Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })
     }
 
-    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, commit_ts_us: i64) -> PyResult<()> {
-        self.decoder.start(file, offset, commit_ts_us).map_err(|fault| raise(py, fault))
+    #[pyo3(signature = (file, offset, *, expanded, gtids, renumbered, commit_ts_us, skip_until_us))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python method")]
+    fn start(
+        &mut self,
+        py: Python<'_>,
+        file: &str,
+        offset: u64,
+        expanded: u64,
+        gtids: &str,
+        renumbered: i64,
+        commit_ts_us: i64,
+        skip_until_us: i64,
+    ) -> PyResult<()> {
+        let before = Before { expanded, gtids, renumbered, commit_ts_us, skip_until_us };
+        self.decoder.start(file, offset, &before).map_err(|fault| raise(py, fault))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
@@ -68,7 +84,7 @@ impl BinlogDecoder {
         self.decoder.prime(slice(&head)?).map_err(|fault| raise(py, fault))
     }
 
-    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes))]
+    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes, stop_at_ddl=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
     fn feed(
         &mut self,
@@ -76,9 +92,10 @@ impl BinlogDecoder {
         data: PyBuffer<u8>,
         stop_after_rows: usize,
         stop_after_bytes: usize,
+        stop_at_ddl: bool,
     ) -> PyResult<usize> {
         let bytes = slice(&data)?;
-        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes };
+        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes, at_ddl: stop_at_ddl };
         py.detach(|| self.decoder.feed(bytes, stop)).map_err(|fault| raise(py, fault))
     }
 
@@ -90,6 +107,11 @@ impl BinlogDecoder {
         });
         let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
         Ok(Batches { items: items.collect::<PyResult<_>>()?, boundary })
+    }
+
+    #[pyo3(signature = (schema, table, definition))]
+    fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.decoder.define(schema, table, definition);
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
@@ -119,8 +141,87 @@ impl BinlogDecoder {
     }
 
     #[getter]
+    fn in_payload(&self) -> bool {
+        self.decoder.in_payload()
+    }
+
+    #[getter]
+    fn behind_ddl(&self) -> bool {
+        self.decoder.behind_ddl()
+    }
+
+    #[getter]
     fn incomplete_event_at(&self) -> Option<u64> {
         self.decoder.incomplete_at()
+    }
+}
+
+/// A set of transactions.
+#[pyclass(module = "headrace._native", frozen)]
+pub struct GtidSet(gtid::GtidSet);
+
+#[pymethods]
+impl GtidSet {
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
+        gtid::GtidSet::parse(text).map(Self).map_err(|fault| raise(py, fault))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("GtidSet('{}')", self.0)
+    }
+
+    fn __bool__(&self) -> bool {
+        self.0 != gtid::GtidSet::default()
+    }
+
+    fn __or__(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0))
+    }
+
+    fn __sub__(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0))
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn __le__(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
+    }
+
+    fn to_wire<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_wire())
+    }
+}
+
+/// What decompression adds up to a place in a recorded file.
+#[pyclass(module = "headrace._native")]
+pub struct BinlogSkim {
+    skim: Skim,
+}
+
+#[pymethods]
+impl BinlogSkim {
+    #[new]
+    fn new(py: Python<'_>, file: &str) -> PyResult<Self> {
+        Ok(Self { skim: Skim::new(file).map_err(|fault| raise(py, fault))? })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn feed(&mut self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = slice(&data)?;
+        py.detach(|| self.skim.feed(bytes)).map_err(|fault| raise(py, fault))
+    }
+
+    #[getter]
+    fn expanded(&self) -> u64 {
+        self.skim.expanded()
     }
 }
 
@@ -134,7 +235,8 @@ pub struct Batches {
 pub struct Boundary {
     file: String,
     offset: u64,
-    gtid: String,
+    expanded: u64,
+    gtids: String,
     id: i64,
     commit_ts_us: i64,
 }
@@ -144,7 +246,8 @@ impl From<decoder::Boundary> for Boundary {
         Self {
             file: boundary.file.to_string(),
             offset: boundary.offset,
-            gtid: boundary.gtid,
+            expanded: boundary.expanded,
+            gtids: boundary.gtids,
             id: boundary.id,
             commit_ts_us: boundary.commit_ts_us,
         }
@@ -161,6 +264,7 @@ pub struct Ddl {
     ts_us: i64,
     started_us: i64,
     time_zone: Option<String>,
+    server_charset: Option<&'static str>,
 }
 
 impl From<pending::Ddl> for Ddl {
@@ -174,6 +278,7 @@ impl From<pending::Ddl> for Ddl {
             ts_us: ddl.ts_us,
             started_us: ddl.started_us,
             time_zone: ddl.time_zone,
+            server_charset: ddl.server_charset,
         }
     }
 }

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from headrace.capture.definitions import Definitions, decode_defined
+from headrace.capture.dump import learn_from_dump
 from headrace.cli.jsonl import jsonl_lines
-from headrace.codec.binlog import BinlogReader, decode_file
+from headrace.codec.binlog import BinlogReader
 from headrace.errors import ConfigError
 
 
@@ -22,9 +24,17 @@ def decode() -> None:
 @click.option(
     "--tables", multiple=True, default=("*.*",), show_default=True, help="Only tables like this, schema.table."
 )
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path),
+    help="A dump of the tables' definitions as they were where FILES begin (mysqldump --no-data), for logs without names.",
+)
 @click.option("--format", "form", type=click.Choice(["jsonl"]), default="jsonl", show_default=True)
-def binlog(files: tuple[Path, ...], tables: tuple[str, ...], form: str) -> None:
+def binlog(files: tuple[Path, ...], tables: tuple[str, ...], schema: Path | None, form: str) -> None:
     """Print every change in MySQL or MariaDB binlog FILES, one JSON object per line, in log order.
+
+    What a log without full metadata leaves out of its tables is told by the statements in it, or by a dump of their definitions; else
+    columns are @1, @2, ….
 
     What stands before damage or before something that cannot be decoded is printed; then comes the error, with file and offset.
     """
@@ -33,11 +43,14 @@ def binlog(files: tuple[Path, ...], tables: tuple[str, ...], form: str) -> None:
             raise ConfigError(
                 f"'{pattern}' names no table", fix="write --tables schema.table, with * and ? if you like"
             )
+    definitions = Definitions(lambda _schema, _table: True)
+    if schema is not None:
+        learn_from_dump(schema, definitions)
     for path in files:
         reader = BinlogReader(tables, before_images=True)
         try:
             with path.open("rb") as file:
-                for decoded in decode_file(reader, file, path.name):
+                for decoded in decode_defined(reader, definitions, file, path.name):
                     sys.stdout.writelines(f"{line}\n" for line in jsonl_lines(decoded.items, path.name))
         except OSError as error:
             if isinstance(error, BrokenPipeError):
