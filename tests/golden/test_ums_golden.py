@@ -12,9 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from headrace.cli.decode import decode
 from headrace.codec import ums_types
+from headrace.codec.binlog import BinlogReader, Rows, decode_file
 from headrace.codec.ums import Limits, UmsMessage, UmsNotice, UmsReader, UmsRows, UmsWriter
 from headrace.codec.ums_schema import Dialect, Kind
 from headrace.ums.change import ChangeBatch, Clear
@@ -122,6 +125,42 @@ def test_notices_of_the_original_are_written_again() -> None:
         beat.key.decode() == f"data_increment_heartbeat.mysql.db1.shop.orders.0.0.0.{time}|{time}|ok|db1.wh_placeholder"
     )
     assert json.loads(writer.termination(termination.namespace, termination.ts_us).value) == json.loads(TERMINATION)
+
+
+@pytest.mark.parametrize("form", ["ums", "ums-dbus"])
+def test_a_recorded_log_travels_as_ums(form: str) -> None:
+    """Every type of a real log, through `headrace decode --format` and back."""
+    log = DATA.parent / "binlog" / "mysql9-cut.000005"
+    result = CliRunner().invoke(
+        decode, ["binlog", str(log), "--format", form, "--source", "db1"], catch_exceptions=False
+    )
+    lines = [line.encode() for line in result.output.splitlines()]
+    for line in lines:
+        validator().validate(json.loads(line))
+    reader = BinlogReader(["*.*"])
+    with log.open("rb") as file:
+        decoded = [item for part in decode_file(reader, file, log.name) for item in part.items]
+    wanted: dict[str, list[pa.RecordBatch]] = {}
+    versions: dict[str, list[int]] = {}
+    for rows in decoded:
+        if isinstance(rows, Rows):
+            name = f"{rows.table.schema}.{rows.table.table}"
+            indexes = versions.setdefault(name, [])
+            if rows.index not in indexes:
+                indexes.append(rows.index)
+            wanted.setdefault(f"mysql.db1.{name}.{indexes.index(rows.index)}.0.0", []).append(rows.data)
+    messages: dict[str, list[bytes]] = {}
+    for line in lines:
+        messages.setdefault(json.loads(line)["schema"]["namespace"], []).append(line)
+    assert messages.keys() == wanted.keys()
+    left_out = ["_ums_commit_ts_", "_ums_raw_"] if form == "ums-dbus" else []
+    for namespace, batches in wanted.items():
+        there = pa.concat_batches(batch.replace_schema_metadata(None) for batch in batches)
+        types = {field.name: field.type for field in there.schema} if form == "ums-dbus" else None
+        (item,) = UmsReader(exact=types).read(messages[namespace])
+        assert isinstance(item, UmsRows)
+        back = item.batch.data.replace_schema_metadata(None)
+        assert back.drop_columns(left_out).equals(there.drop_columns(left_out)), namespace
 
 
 def table_of_types() -> list[list[str]]:

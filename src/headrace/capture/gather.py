@@ -163,7 +163,7 @@ class Gatherer:
     def _batch(self, rows: Rows) -> ChangeBatch:
         described = self._described.get(rows.index)
         if described is None:
-            described = self._described[rows.index] = _described(self._source, rows.table, rows.data.schema)
+            described = self._described[rows.index] = described_table(self._source, rows.table, rows.data.schema)
         table = self._history.table(described, rows.data.column(ID)[0].as_py())
         return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.data.columns, schema=table.arrow_schema()))
 
@@ -175,7 +175,7 @@ class Gatherer:
         return [Clear(table, notice.ddl.id, notice.ddl.ts_us)]
 
 
-def _described(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
+def described_table(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
     """A table as the log describes it; the history gives it its version."""
     reserved = {field.name for field in SYSTEM_FIELDS} & {column.name for column in info.columns}
     if reserved:
