@@ -113,7 +113,8 @@ def payload_of_rows(rows: int, compression: int = 0) -> bytes:
         inner.append(event(30, struct.pack("<IHHH", 7, 0, 1, 2) + b"\x01\xff" + images))
     inner.append(event(_XID, bytes(8)))
     form = bytearray(struct.pack("<H50sIB", 4, b"8.0.36", 0, HEADER_BYTES) + bytes(40) + b"\x01")
-    return log([event(_FORMAT, bytes(form)), event(_GTID, b"\0" + bytes(24)), payload(stream(inner), compression)])
+    gtid = b"\0" + bytes(16) + struct.pack("<Q", 1)
+    return log([event(_FORMAT, bytes(form)), event(_GTID, gtid), payload(stream(inner), compression)])
 
 
 def _names(*names: bytes) -> bytes:

@@ -7,7 +7,7 @@
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
-use super::gtid::{Gtid, Origin};
+use super::gtid::Gtid;
 
 pub const HEADER_BYTES: usize = 19;
 pub const CHECKSUM_BYTES: usize = 4;
@@ -288,8 +288,7 @@ impl Opening {
         const HAS_ORIGINAL: u64 = 1 << 55;
         body.skip(1)?;
         let (source, number) = (body.array()?, body.u64()?);
-        let gtid =
-            if anonymous { Gtid::None } else { Gtid::MySql { origin: Origin { source, tag: String::new() }, number } };
+        let gtid = if anonymous { Gtid::None } else { Gtid::mysql(source, String::new(), number)? };
         let mut opening = Self { gtid, ..Self::default() };
         if body.left() < 1 + 16 + 7 || body.u8()? != 2 {
             return Ok(opening);
@@ -342,7 +341,7 @@ impl Opening {
             }
         }
         opening.original_commit_us = opening.original_commit_us.or(opening.immediate_commit_us);
-        opening.gtid = Gtid::MySql { origin: Origin { source, tag }, number };
+        opening.gtid = Gtid::mysql(source, tag, number)?;
         Ok(opening)
     }
 }

@@ -15,6 +15,10 @@ use std::fmt;
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
 
+/// `MySQL` counts with 63 bits.
+const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
+const MAX_TAG_BYTES: usize = 32;
+
 /// The name of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gtid {
@@ -54,6 +58,16 @@ impl fmt::Display for Gtid {
             Self::MariaDb { domain, server, sequence } => write!(f, "{domain}-{server}-{sequence}"),
             Self::MySql { origin, number } => write!(f, "{origin}:{number}"),
         }
+    }
+}
+
+impl Gtid {
+    /// An error when no server writes this tag or number, so that what is kept of it reads back.
+    pub fn mysql(source: [u8; 16], tag: String, number: u64) -> Read<Self> {
+        if !(1..=LAST_NUMBER).contains(&number) {
+            return Err(Fault::corrupt(format!("a GTID cannot have the number {number}")));
+        }
+        Ok(Self::MySql { origin: Origin { source, tag: written_tag(tag)? }, number })
     }
 }
 
@@ -135,7 +149,7 @@ impl GtidSet {
                 }
                 let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
                 let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-                if first == 0 || last < first {
+                if first == 0 || last < first || last > LAST_NUMBER {
                     return None;
                 }
                 self.origins.entry(origin.clone()).or_default().add(first, last);
@@ -166,8 +180,11 @@ impl GtidSet {
             let mut known = Runs::default();
             for _ in 0..runs {
                 let (first, behind) = (body.u64()?, body.u64()?);
-                let last = behind.checked_sub(1).filter(|&last| first > 0 && first <= last);
+                let last = behind.checked_sub(1).filter(|last| first > 0 && (first..=LAST_NUMBER).contains(last));
                 known.add(first, last.ok_or_else(|| Fault::corrupt("a run of GTIDs without a member"))?);
+            }
+            if runs == 0 {
+                return Err(Fault::corrupt("a source of GTIDs without one"));
             }
             set.origins.insert(Origin { source, tag }, known);
         }
@@ -193,7 +210,7 @@ impl GtidSet {
         for (origin, runs) in &self.origins {
             out.extend(origin.source);
             if tagged {
-                // A tag has 32 characters at most.
+                // A tag has `MAX_TAG_BYTES` at most.
                 out.push(u8::try_from(origin.tag.len() << 1).unwrap_or(0));
                 out.extend(origin.tag.bytes());
             }
@@ -280,9 +297,11 @@ impl fmt::Display for GtidSet {
     }
 }
 
+/// With four dashes or without any: a name of `MariaDB` can have as many digits, and has two.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|letter| *letter != '-').collect();
-    if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+    let dashes = text.len() - digits.len();
+    if digits.len() != 32 || ![0, 4].contains(&dashes) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     let mut source = [0; 16];
@@ -293,13 +312,22 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 }
 
 fn is_tag(piece: &str) -> bool {
-    piece.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
+    piece.len() <= MAX_TAG_BYTES
+        && piece.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
         && piece.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 fn tag(body: &mut Cursor<'_>) -> Read<String> {
     let length = usize::from(body.u8()? >> 1);
-    Ok(String::from_utf8_lossy(body.bytes(length)?).into_owned())
+    written_tag(String::from_utf8_lossy(body.bytes(length)?).into_owned())
+}
+
+/// A tag as servers write it, in lower case; empty for none.
+fn written_tag(tag: String) -> Read<String> {
+    if tag.is_empty() || is_tag(&tag) && !tag.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Ok(tag);
+    }
+    Err(Fault::corrupt(format!("'{tag}' is not a GTID's tag")))
 }
 
 #[cfg(test)]
@@ -334,10 +362,11 @@ mod tests {
             ("A:6:1-5:9-10", "A:1-6:9-10"),
             ("A:1-3:blue:2:4-5", "A:1-3,A:blue:2:4-5"),
             ("1-2-3, 0-1-5", "0-1-5,1-2-3"),
+            ("1885486720-31706-27021627912814592", "1885486720-31706-27021627912814592"),
         ] {
             assert_eq!(text(&set(written)), normal);
         }
-        for bad in ["x", "1-2", "1-2-3-4", "A:0", "A:5-4", "A:x-1-", "A", "A:x", "1-2-3,A:1"] {
+        for bad in ["x", "1-2", "1-2-3-4", "A:0", "A:9223372036854775808", "A:5-4", "A:x-1-", "A", "A:x", "1-2-3,A:1"] {
             assert!(GtidSet::parse(&bad.replace('A', A)).is_err(), "{bad}");
         }
     }
@@ -360,6 +389,7 @@ mod tests {
             assert_eq!(GtidSet::read_mysql(Cursor::new(&set(written).to_wire())).ok(), Some(set(written)));
         }
         assert!(GtidSet::read_mysql(Cursor::new(&[255; 8])).is_err());
+        assert!(GtidSet::read_mysql(Cursor::new(&[&[1, 0, 0, 0, 0, 0, 0, 0], [0; 24].as_slice()].concat())).is_err());
         let list = [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
         assert!(GtidSet::read_mariadb(Cursor::new(&list)).is_err());
     }
