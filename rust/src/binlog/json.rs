@@ -198,9 +198,13 @@ impl Printer {
 /// A fault when a document has become more text than its bytes can mean.
 pub fn check_growth(text_bytes: usize, document_bytes: usize) -> Read<()> {
     if text_bytes > document_bytes.saturating_mul(MAX_GROWTH).saturating_add(64) {
-        return Err(Fault::corrupt("JSON whose parts overlap"));
+        return Err(overlapping());
     }
     Ok(())
+}
+
+pub fn overlapping() -> Fault {
+    Fault::corrupt("JSON whose parts overlap")
 }
 
 /// The text of a value out of a document of `document_bytes` bytes.

@@ -5,14 +5,20 @@
 //! path        = length (lenenc), text such as $.a."b c"[3]        value = length (lenenc), binary JSON
 //! ```
 //! The document is opened only along the paths: parts that no difference touches stay binary and are printed as they are.
+//! Parts of a damaged document can overlap, so what is opened is limited too: no child takes fewer than `CHILD_BYTES` of its own.
+
+use std::borrow::Cow;
 
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
 use super::json::{self, Value};
 
+/// Its type and its offset or inlined value, in a small array.
+const CHILD_BYTES: usize = 3;
+
 enum Node<'a> {
     Stored(Value<'a>),
-    Object(Vec<(String, Node<'a>)>),
+    Object(Vec<(Cow<'a, str>, Node<'a>)>),
     Array(Vec<Node<'a>>),
 }
 
@@ -52,10 +58,11 @@ fn next_difference<'a>(cursor: &mut Cursor<'a>) -> Read<Difference<'a>> {
 pub fn apply(document: &[u8], differences: &[u8]) -> Read<String> {
     let mut root = Node::Stored(Value::document(document));
     let mut cursor = Cursor::new(differences);
+    let mut children_left = (document.len() + differences.len()) / CHILD_BYTES;
     while !cursor.is_empty() {
         let difference = next_difference(&mut cursor)?;
         let legs = legs(difference.path)?;
-        root.change(&legs, difference.operation, difference.value.map(Node::Stored))
+        root.change(&legs, difference.operation, difference.value.map(Node::Stored), &mut children_left)
             .ok_or_else(|| Fault::corrupt(format!("the JSON document has nothing at {}", difference.path)))??;
     }
     let mut text = String::new();
@@ -81,6 +88,7 @@ pub fn describe(differences: &[u8]) -> Read<String> {
         if let Some(value) = difference.value {
             text.push_str(", ");
             text.push_str(&json::text(value, differences.len())?);
+            json::check_growth(text.len(), differences.len())?;
         }
         text.push(']');
     }
@@ -90,7 +98,7 @@ pub fn describe(differences: &[u8]) -> Read<String> {
 
 impl<'a> Node<'a> {
     /// Opens an object or array by one level.
-    fn open(&mut self) -> Read<()> {
+    fn open(&mut self, children_left: &mut usize) -> Read<()> {
         let Node::Stored(value) = self else { return Ok(()) };
         if !value.is_object() && !value.is_array() {
             return Ok(());
@@ -99,8 +107,9 @@ impl<'a> Node<'a> {
         let mut children = value.children()?;
         let (mut members, mut elements) = (Vec::new(), Vec::new());
         while let Some((key, child)) = children.next()? {
+            *children_left = children_left.checked_sub(1).ok_or_else(json::overlapping)?;
             match key {
-                Some(key) => members.push((key.to_owned(), Node::Stored(child))),
+                Some(key) => members.push((key.into(), Node::Stored(child))),
                 None => elements.push(Node::Stored(child)),
             }
         }
@@ -109,16 +118,22 @@ impl<'a> Node<'a> {
     }
 
     /// None when the path leads nowhere.
-    fn change(&mut self, legs: &[Leg], operation: Operation, value: Option<Node<'a>>) -> Option<Read<()>> {
+    fn change(
+        &mut self,
+        legs: &[Leg],
+        operation: Operation,
+        value: Option<Node<'a>>,
+        children_left: &mut usize,
+    ) -> Option<Read<()>> {
         let Some((leg, rest)) = legs.split_first() else {
             *self = value?;
             return Some(Ok(()));
         };
-        if let Err(fault) = self.open() {
+        if let Err(fault) = self.open(children_left) {
             return Some(Err(fault));
         }
         if !rest.is_empty() {
-            return self.child(leg)?.change(rest, operation, value);
+            return self.child(leg)?.change(rest, operation, value, children_left);
         }
         match operation {
             Operation::Replace => *self.child(leg)? = value?,
@@ -142,11 +157,11 @@ impl<'a> Node<'a> {
         match (self, leg) {
             (Node::Object(members), Leg::Member(key)) => {
                 // The server keeps members by length of their key, then by its bytes.
-                let place = members.partition_point(|(name, _)| (name.len(), name.as_str()) < (key.len(), key));
+                let place = members.partition_point(|(name, _)| (name.len(), &**name) < (key.len(), key));
                 if members.get(place).is_some_and(|(name, _)| name == key) {
                     return None;
                 }
-                members.insert(place, (key.clone(), value));
+                members.insert(place, (key.clone().into(), value));
             }
             (Node::Array(elements), Leg::Element(index)) => elements.insert((*index).min(elements.len()), value),
             _ => return None,
@@ -285,6 +300,16 @@ mod tests {
         assert_eq!(text(&[difference(0, "$[1]", &ARRAY), difference(2, "$[1][0]", &[])]).as_deref(), Some("[1, [2]]"));
         assert_eq!(text(&[difference(0, "$[5]", &seven)]), None);
         assert_eq!(text(&[difference(0, "$.a", &seven)]), None);
+    }
+
+    #[test]
+    fn overlapping_parts_are_not_opened_again_and_again() {
+        // An array of two elements that both are the array itself: each leg opens it anew. In the end all of it is gone.
+        let array = [2, 2, 0, 10, 0, 2, 0, 0, 2, 0, 0];
+        let gone = difference(0, "$", &[4, 1]);
+        let deep = |legs: usize| [difference(0, &format!("${}", "[0]".repeat(legs)), &[4, 1]), gone.clone()].concat();
+        assert_eq!(apply(&array, &deep(5)).ok().as_deref(), Some("true"));
+        assert!(apply(&array, &deep(60)).is_err());
     }
 
     #[test]
