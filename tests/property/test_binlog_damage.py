@@ -193,6 +193,14 @@ def test_every_boundary_is_a_place_to_resume(name: str) -> None:
         assert changes(reader.take().items) == [row for row in rows if str(row[0]) > str(boundary.id)]
 
 
+def test_damage_behind_the_format_is_told_with_its_place() -> None:
+    damaged = bytearray(LOG)
+    behind_format = len(binlog_events.MAGIC) + struct.unpack_from("<I", LOG, 13)[0]
+    struct.pack_into("<I", damaged, behind_format + 9, 9)
+    with pytest.raises(CorruptError, match=rf"{NAME} at {behind_format}: an event of 9 bytes"):
+        BinlogReader(["*.*"]).start(NAME, boundaries(NAME)[-1].offset, head=bytes(damaged[:4096]))
+
+
 def test_no_boundary_within_a_transaction() -> None:
     end = boundaries(NAME)[-3].offset
     reader = BinlogReader(["*.*"])

@@ -135,10 +135,10 @@ impl Decoder {
 
     /// Reads the format of a file out of its beginning, for a start in its middle.
     pub fn prime(&mut self, head: &[u8]) -> Read<()> {
-        let place = format!("{} at {}", self.place.file, event::MAGIC_BYTES);
         let mut cursor = Cursor::new(head);
         cursor.array().and_then(event::check_magic).map_err(|fault| fault.at(&self.place.file))?;
         while !cursor.is_empty() {
+            let place = format!("{} at {}", self.place.file, head.len() - cursor.left());
             let rest = cursor.rest();
             let Some(frame) = frame::in_file(rest).map_err(|fault| fault.at(&place))? else { break };
             let header = Header::read(&frame.event).map_err(|fault| fault.at(&place))?;
@@ -152,7 +152,8 @@ impl Decoder {
             cursor = Cursor::new(rest.get(frame.used..).unwrap_or_default());
         }
         if self.format.is_none() {
-            return Err(Fault::corrupt("no format description follows the file's magic number").at(&place));
+            let place = format!("{} at {}", self.place.file, event::MAGIC_BYTES);
+            return Err(Fault::corrupt("no format description follows the file's magic number").at(place));
         }
         Ok(())
     }
