@@ -201,6 +201,32 @@ def test_damage_behind_the_format_is_told_with_its_place() -> None:
         BinlogReader(["*.*"]).start(NAME, boundaries(NAME)[-1].offset, head=bytes(damaged[:4096]))
 
 
+@pytest.mark.parametrize(
+    ("name_bytes", "label_bytes", "error"),
+    [
+        (256, 1020, None),
+        (257, 1020, "s.t: a column's name of 257 bytes"),
+        (256, 1021, "s.t: a label of 1021 bytes"),
+    ],
+)
+def test_names_and_labels_that_rows_repeat_are_short(name_bytes: int, label_bytes: int, error: str | None) -> None:
+    """One byte of a row stands for a label, and three for a note with a name: a long one would fill the memory."""
+    listed = b"\x04" + _sized(_sized(b"n" * name_bytes)) + b"\x06" + _sized(b"\x01" + _sized(b"l" * label_bytes))
+    table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0\x01\xfe\x02\xf7\x01\0" + listed
+    row = struct.pack("<IHHH", 7, 0, 1, 2) + b"\x01\xff\0\x01"
+    form = next(binlog_events.events(LOG))
+    log = binlog_events.log([form, binlog_events.event(19, table_map), binlog_events.event(30, row)])
+    found, raised = decode(log, NAME)
+    assert [change[-1] for change in found] == ([] if error else ["l" * label_bytes])
+    assert (raised is None) == (error is None)
+    assert raised is None or str(error) in raised.message
+
+
+def _sized(value: bytes) -> bytes:
+    """Bytes behind their length."""
+    return b"\xfc" + len(value).to_bytes(2, "little") + value
+
+
 def test_no_boundary_within_a_transaction() -> None:
     end = boundaries(NAME)[-3].offset
     reader = BinlogReader(["*.*"])

@@ -17,6 +17,9 @@ use super::fault::{Fault, Read};
 use super::json::quote;
 
 const MAX_COLUMNS: usize = 4096;
+/// Names have 64 and labels 255 characters at most. Each stands in memory again and again for few bytes of the log.
+const MAX_NAME_BYTES: usize = 64 * 4;
+const MAX_LABEL_BYTES: usize = 255 * 4;
 
 /// One column of one version of a table.
 pub struct Column {
@@ -259,6 +262,7 @@ fn numbers<'t>(
 fn names(value: &mut Cursor<'_>, count: usize) -> Read<Vec<String>> {
     let name = |bytes| match text(bytes) {
         name if name.contains('\0') => Err(Fault::corrupt("a column's name holds a zero byte")),
+        name if name.len() > MAX_NAME_BYTES => Err(Fault::corrupt(format!("a column's name of {} bytes", name.len()))),
         name => Ok(name),
     };
     (0..count).map(|_| value.lenenc_bytes().and_then(name)).collect()
@@ -283,5 +287,9 @@ fn key(value: &mut Cursor<'_>, count: usize, with_prefixes: bool) -> Read<Vec<us
 fn label_list(value: &mut Cursor<'_>, collation: Option<u64>) -> Read<Arc<[String]>> {
     let charset = collation.and_then(Charset::of_collation).unwrap_or(Charset::Utf8 { max_bytes: 4 });
     let count = value.lenenc_size()?;
-    (0..count).map(|_| value.lenenc_bytes().map(|label| charset.decode_lossy(label))).collect()
+    let label = |bytes: &[u8]| match bytes.len() {
+        0..=MAX_LABEL_BYTES => Ok(charset.decode_lossy(bytes)),
+        length => Err(Fault::corrupt(format!("a label of {length} bytes"))),
+    };
+    (0..count).map(|_| value.lenenc_bytes().and_then(label)).collect()
 }
