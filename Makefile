@@ -2,9 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .stamps
+# `make fuzz`: over all targets.
+SECONDS ?= 600
+CARGO_FUZZ := $(STAMPS)/cargo-fuzz/bin
 RUST := $(shell find rust/src -name '*.rs') rust/Cargo.toml rust/Cargo.lock
 
-.PHONY: demo test test-fast test-long build servers lint lint-python lint-rust test-rust format lock wheel clean
+.PHONY: demo test test-fast test-long build servers lint lint-python lint-rust test-rust fuzz format lock wheel clean
 
 demo: build  ## the main job on a recorded shop: capture -> log -> Spark -> lake and database, verified
 	$(BIN)/headrace demo
@@ -32,15 +35,26 @@ lint-python: $(STAMPS)/venv
 
 lint-rust:
 	cd rust && cargo fmt --check
+	cd rust/fuzz && cargo fmt --check
 	cd rust && cargo clippy --locked --all-targets -- -D warnings
 
 test-rust:
 	cd rust && cargo test --locked --quiet
 
+# Sanitizers and coverage are options that a stable compiler hides without RUSTC_BOOTSTRAP. Each target has its share, in twelfths.
+fuzz: $(STAMPS)/venv $(CARGO_FUZZ)/cargo-fuzz  ## the binlog decoder on inputs that coverage guides, SECONDS long
+	$(BIN)/python rust/fuzz/seeds.py
+	cargo fetch --quiet --locked --manifest-path rust/fuzz/Cargo.toml
+	cd rust && for share in binlog_events:6 binlog_wire:3 binlog_file:2 gtid_set:1; do \
+		RUSTC_BOOTSTRAP=1 PATH=$(CURDIR)/$(CARGO_FUZZ):$$PATH cargo fuzz run $${share%:*} -- -rss_limit_mb=512 -timeout=10 \
+			-max_len=65536 -print_final_stats=1 -max_total_time=$$(($(SECONDS) * $${share#*:} / 12)) || exit 1; \
+	done
+
 format: $(STAMPS)/venv
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	cd rust && cargo fmt
+	cd rust/fuzz && cargo fmt
 
 lock: $(STAMPS)/venv  ## requirements/dev.lock anew from pyproject.toml
 	$(BIN)/pip install --quiet uv
@@ -56,10 +70,13 @@ $(STAMPS)/venv: requirements/dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --retries 10 --require-hashes -r requirements/dev.lock
 	mkdir -p $(STAMPS) && touch $@
 
+$(CARGO_FUZZ)/cargo-fuzz:
+	cargo install --quiet --locked --version 0.13.1 --root $(STAMPS)/cargo-fuzz cargo-fuzz
+
 $(STAMPS)/native: $(STAMPS)/venv $(RUST) pyproject.toml
 	@command -v cargo >/dev/null || { echo "building from source needs a Rust tool chain (rustup.rs); a wheel does not"; exit 1; }
 	PATH=$(CURDIR)/$(BIN):$$PATH MATURIN_PEP517_ARGS=--locked $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
 clean:
-	rm -rf .venv .stamps rust/target src/headrace/*.so .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .stamps rust/target rust/fuzz/target rust/fuzz/corpus rust/fuzz/artifacts src/headrace/*.so .mypy_cache .ruff_cache .pytest_cache

@@ -6,6 +6,9 @@ mod border;
 mod digest;
 mod ums;
 
+#[cfg(fuzzing)]
+pub use binlog::fuzzing;
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -16,21 +16,21 @@ const FIX: &str = "give a dump of the tables' definitions (mysqldump --no-data) 
 
 #[derive(FromPyObject)]
 pub struct DefinedColumn {
-    name: String,
+    pub(super) name: String,
     /// The type's name in lower case without synonyms, arguments and sign: `int`, `varchar`, `mediumtext`, `inet6`.
-    kind: String,
-    unsigned: bool,
+    pub(super) kind: String,
+    pub(super) unsigned: bool,
     /// The name of the character set of a character column; None: not known.
-    charset: Option<String>,
+    pub(super) charset: Option<String>,
     /// Of ENUM and SET.
-    labels: Vec<String>,
+    pub(super) labels: Vec<String>,
 }
 
 #[derive(FromPyObject)]
 pub struct Definition {
-    columns: Vec<DefinedColumn>,
+    pub(super) columns: Vec<DefinedColumn>,
     /// The columns of the primary key, then of the other unique keys, in the order in which the server looks at them.
-    keys: Vec<Vec<String>>,
+    pub(super) keys: Vec<Vec<String>>,
 }
 
 /// The error for a table whose columns nobody names.

@@ -26,6 +26,8 @@ mod definition;
 mod event;
 mod fault;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gtid;
 mod image;
 mod include;
