@@ -9,6 +9,7 @@ use arrow_schema::{DataType, TimeUnit};
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::decimal::Layout;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::inflate;
 use super::lanes::{BytesLane, DecodedBytesLane, Lane, Scalar, ScalarLane, Text, TextLane};
@@ -115,13 +116,17 @@ impl Traits {
         matches!(self.code, TINY | SHORT | INT24 | LONG | LONGLONG | FLOAT | DOUBLE | NEWDECIMAL | YEAR)
     }
 
-    /// Columns that the list of character sets in the metadata counts.
-    pub fn is_character(&self) -> bool {
-        use code::{BLOB, BLOB_COMPRESSED, STRING, TINY_BLOB, VAR_STRING, VARCHAR, VARCHAR_COMPRESSED};
-        matches!(
-            self.real_code(),
-            STRING | VAR_STRING | VARCHAR | TINY_BLOB..=BLOB | BLOB_COMPRESSED | VARCHAR_COMPRESSED
-        )
+    /// Columns that the list of character sets in the metadata counts, be it as bytes without characters.
+    pub fn is_character(&self, family: Family) -> bool {
+        use code::{
+            BLOB, BLOB_COMPRESSED, GEOMETRY, STRING, TINY_BLOB, VAR_STRING, VARCHAR, VARCHAR_COMPRESSED, VECTOR,
+        };
+        match self.real_code() {
+            STRING | VAR_STRING | VARCHAR | TINY_BLOB..=BLOB | BLOB_COMPRESSED | VARCHAR_COMPRESSED => true,
+            GEOMETRY => family == Family::MariaDb,
+            VECTOR => family == Family::MySql,
+            _ => false,
+        }
     }
 
     fn word(&self) -> usize {

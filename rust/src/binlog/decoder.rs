@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cursor::Cursor;
-use super::event::{self, Format, Header, Opening, Query, Rotate, kind};
+use super::event::{self, Family, Format, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
 use super::gtid::{Gtid, GtidSet};
@@ -224,9 +224,9 @@ impl Decoder {
         let without = event.len() - event::CHECKSUM_BYTES;
         match self.format {
             _ if header.kind == kind::FORMAT_DESCRIPTION => body(event.len()),
-            Some(Format { checksums: false }) => body(event.len()),
-            Some(Format { checksums: true }) if event::checksum_fits(event) => body(without),
-            Some(Format { checksums: true }) => Err(Fault::corrupt("the checksum of the event is wrong")),
+            Some(Format { checksums: false, .. }) => body(event.len()),
+            Some(Format { checksums: true, .. }) if event::checksum_fits(event) => body(without),
+            Some(Format { checksums: true, .. }) => Err(Fault::corrupt("the checksum of the event is wrong")),
             // A server begins with an artificial event, before anything says whether there are checksums.
             None if self.network && event::checksum_fits(event) => body(without),
             None if self.network => body(event.len()),
@@ -242,7 +242,10 @@ impl Decoder {
             return Ok(None);
         }
         match header.kind {
-            kind::TABLE_MAP => self.tables.take_map(cursor)?,
+            kind::TABLE_MAP => {
+                let family = self.format.map_or(Family::MySql, |format| format.family);
+                self.tables.take_map(cursor, family)?;
+            }
             kind::QUERY => self.query(header, &Query::read(cursor)?)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::charset::Charset;
 use super::columns::{Shape, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::json::quote;
 
@@ -73,7 +74,7 @@ impl fmt::Display for Table {
 }
 
 impl Table {
-    pub fn read(head: &Head<'_>) -> Read<Self> {
+    pub fn read(head: &Head<'_>, family: Family) -> Read<Self> {
         let mut cursor = head.rest;
         let count = cursor.lenenc_size()?;
         if count > MAX_COLUMNS {
@@ -83,7 +84,7 @@ impl Table {
         let mut metadata = Cursor::new(cursor.lenenc_bytes()?);
         let mut traits = types.iter().map(|&code| base_traits(code, &mut metadata)).collect::<Read<Vec<_>>>()?;
         let nullable = cursor.bytes(count.div_ceil(8))?;
-        let extra = Extra::read(cursor, &mut traits)?;
+        let extra = Extra::read(cursor, &mut traits, family)?;
         let columns = traits.iter().enumerate().map(|(index, traits)| {
             let name = extra.names.get(index).cloned().unwrap_or_else(|| format!("@{}", index + 1));
             let shape = Shape::of(traits).map_err(|fault| fault.at(format!("column {name}")))?;
@@ -148,7 +149,7 @@ struct Extra {
 }
 
 impl Extra {
-    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits]) -> Read<Self> {
+    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits], family: Family) -> Read<Self> {
         let mut extra = Self::default();
         let mut labels: Vec<(u8, Cursor<'_>)> = Vec::new();
         while !cursor.is_empty() {
@@ -156,8 +157,8 @@ impl Extra {
             let mut value = Cursor::new(cursor.lenenc_bytes()?);
             match kind {
                 1 => signs(traits, value.rest()),
-                2 => collations_by_default(of(traits, Traits::is_character), &mut value)?,
-                3 => collations(of(traits, Traits::is_character), &mut value)?,
+                2 => collations_by_default(of(traits, |column| column.is_character(family)), &mut value)?,
+                3 => collations(of(traits, |column| column.is_character(family)), &mut value)?,
                 4 => extra.names = names(&mut value, traits.len())?,
                 5 => labels.push((code::SET, value)),
                 6 => labels.push((code::ENUM, value)),

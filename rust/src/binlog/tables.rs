@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 
 use super::cursor::Cursor;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::include::Include;
 use super::pending::Target;
@@ -50,7 +51,7 @@ impl Tables {
         self.mapped.clear();
     }
 
-    pub fn take_map(&mut self, cursor: Cursor<'_>) -> Read<()> {
+    pub fn take_map(&mut self, cursor: Cursor<'_>, family: Family) -> Read<()> {
         let head = Head::read(cursor)?;
         let known = match self.mapped.get(&head.id) {
             Some(Mapped::Wanted(index)) => {
@@ -61,7 +62,7 @@ impl Tables {
         };
         if !known {
             let mapped = if self.include.wants(head.schema, head.name) {
-                Mapped::Wanted(self.version(&head)?)
+                Mapped::Wanted(self.version(&head, family)?)
             } else {
                 Mapped::Skipped(head.content.to_vec())
             };
@@ -70,11 +71,11 @@ impl Tables {
         Ok(())
     }
 
-    fn version(&mut self, head: &Head<'_>) -> Read<usize> {
+    fn version(&mut self, head: &Head<'_>, family: Family) -> Read<usize> {
         if let Some(&index) = self.by_content.get(head.content) {
             return Ok(index);
         }
-        let table = Table::read(head).map_err(|fault| {
+        let table = Table::read(head, family).map_err(|fault| {
             fault.at(format!("table {}.{}", String::from_utf8_lossy(head.schema), String::from_utf8_lossy(head.name)))
         })?;
         let content: Arc<[u8]> = head.content.into();
