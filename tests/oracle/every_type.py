@@ -173,7 +173,8 @@ def statements(table: str, columns: Columns) -> list[str]:
         return [values[(number + shift) % len(values)] for values in columns.values()]
 
     found = [f"CREATE TABLE {table} (id INT PRIMARY KEY, {created})"]
-    found += [f"INSERT INTO {table} (id, {listed}) VALUES ({n}, {', '.join(row(n, 0))})" for n in range(2 * count)]
+    inserted = [f"({number}, {', '.join(row(number, 0))})" for number in range(count + 5)]
+    found += [f"INSERT INTO {table} (id, {listed}) VALUES {', '.join(inserted)}"]
     for number in range(count):
         changed = ", ".join(f"{name} = {value}" for name, value in zip(names, row(number, 1), strict=True))
         found.append(f"UPDATE {table} SET {changed} WHERE id = {number}")
