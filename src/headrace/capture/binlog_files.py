@@ -63,6 +63,8 @@ class BinlogFiles:
 
     def counted(self, position: BinlogPosition) -> BinlogPosition:
         """The position with what decompression adds before it; behind the last whole event if an event is cut there."""
+        if position.offset == FILE_START:
+            return position
         path = self._path(position.file)
         try:
             with path.open("rb", buffering=0) as file:
