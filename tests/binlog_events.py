@@ -104,7 +104,7 @@ def with_compressed_events(recorded: bytes) -> bytes:
     return log(map(compressed, events(recorded)))
 
 
-def payload_of_rows(rows: int) -> bytes:
+def payload_of_rows(rows: int, compression: int = 0) -> bytes:
     """A log whose one transaction inserts (1), (2), … into s.t (id INT PRIMARY KEY), in a payload of few bytes."""
     table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0\x01\x03\0\0" + _names(b"id")
     inner = [event(_QUERY, bytes(13) + b"\0BEGIN"), event(19, table_map)]
@@ -113,7 +113,7 @@ def payload_of_rows(rows: int) -> bytes:
         inner.append(event(30, struct.pack("<IHHH", 7, 0, 1, 2) + b"\x01\xff" + images))
     inner.append(event(_XID, bytes(8)))
     form = bytearray(struct.pack("<H50sIB", 4, b"8.0.36", 0, HEADER_BYTES) + bytes(40) + b"\x01")
-    return log([event(_FORMAT, bytes(form)), event(_GTID, b"\0" + bytes(24)), payload(stream(inner))])
+    return log([event(_FORMAT, bytes(form)), event(_GTID, b"\0" + bytes(24)), payload(stream(inner), compression)])
 
 
 def _names(*names: bytes) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.binlog_server import BinlogServer
+from tests.servers.kafka import Kafka
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql
 from tests.servers.postgresql import PostgreSql
@@ -36,3 +37,9 @@ def binlog_server(request: pytest.FixtureRequest) -> BinlogServer:
 def postgresql() -> Iterator[PostgreSql]:
     with PostgreSql() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    with Kafka() as broker:
+        yield broker

@@ -13,6 +13,26 @@ __version__: str
 def digest_rows(batch: pa.RecordBatch, /) -> int:
     """The order-free 128-bit digest of a batch's rows (rust/src/digest.rs)."""
 
+class DefinedColumnLike(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def unsigned(self) -> bool: ...
+    @property
+    def charset(self) -> str | None: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+class DefinitionLike(Protocol):
+    """codec/binlog.py has the classes."""
+
+    @property
+    def columns(self) -> Sequence[DefinedColumnLike]: ...
+    @property
+    def keys(self) -> Sequence[Sequence[str]]: ...
+
 def encode_ums(
     batch: pa.RecordBatch,
     head: bytes,
@@ -55,26 +75,6 @@ class UmsParser:
         """Message and byte at which the last `parse` failed."""
     @property
     def commit_ts_us(self) -> int: ...
-
-class DefinedColumnLike(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def unsigned(self) -> bool: ...
-    @property
-    def charset(self) -> str | None: ...
-    @property
-    def labels(self) -> Sequence[str]: ...
-
-class DefinitionLike(Protocol):
-    """codec/binlog.py has the classes."""
-
-    @property
-    def columns(self) -> Sequence[DefinedColumnLike]: ...
-    @property
-    def keys(self) -> Sequence[Sequence[str]]: ...
 
 @final
 class BinlogDecoder:

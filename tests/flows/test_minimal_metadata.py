@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,6 +121,34 @@ def test_a_definition_of_now_does_not_hold_for_the_past(server: MariaDb, databas
     flow = write_flow(behind, server, database, start=f"binlog.000001:{position}")
     assert headrace("capture", flow, "--until-idle").code == 0
     assert captured(behind) == [("t", ("id",), {"id": 4, "c": 5, "a": 6})]
+
+
+def test_a_table_that_changes_while_its_definition_is_read(server: MariaDb, database: str, tmp_path: Path) -> None:
+    server.execute("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, c0 INT)", database=database)
+    stop = threading.Event()
+
+    def write() -> None:
+        with server.connect(database) as connection, connection.cursor() as cursor:
+            for number in itertools.count(1):
+                cursor.execute(f"ALTER TABLE t RENAME COLUMN c{number - 1} TO c{number}")
+                cursor.execute(f"INSERT INTO t (c{number}) VALUES ({number})")
+                if stop.wait(0.02):
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    flow = write_flow(tmp_path, server, database, start="latest")
+    try:
+        for _ in range(3):
+            result = headrace("capture", flow, "--until-idle")
+            assert result.code == 0, result.err
+    finally:
+        stop.set()
+        writer.join()
+    assert headrace("capture", flow, "--until-idle").code == 0
+    rows = [row for _, _, row in captured(tmp_path)]
+    assert len(rows) > 3
+    assert all(row == {"id": row["id"], f"c{row['id']}": row["id"]} for row in rows)
 
 
 def test_a_dump_tells_what_the_log_does_not(server: MariaDb, database: str, tmp_path: Path) -> None:

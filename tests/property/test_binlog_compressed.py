@@ -146,27 +146,35 @@ def test_memory_does_not_grow_with_a_payload(tmp_path: Path) -> None:
     assert peak_mib - before_mib < 100
 
 
-@pytest.mark.parametrize("in_use", [False, True])
-def test_capture_hands_on_a_large_payload_in_parts(tmp_path: Path, in_use: bool) -> None:
-    data = binlog_events.payload_of_rows(ROWS)
-    # In use: a transaction follows that is not all there yet.
-    gtid_and_begin = list(binlog_events.events(data))[1:2]
-    (tmp_path / "binlog.000001").write_bytes(binlog_events.log([*binlog_events.events(data), *gtid_and_begin * in_use]))
+@pytest.mark.parametrize(("rows", "compression"), [(ROWS, 0), (2_000_000, binlog_events.NONE)])
+@pytest.mark.parametrize("then", ["nothing", "a cut transaction", "another file"])
+def test_capture_hands_on_a_large_payload_in_parts(tmp_path: Path, rows: int, compression: int, then: str) -> None:
+    """Without compression, its event is larger than a chunk of the reader."""
+    data = binlog_events.payload_of_rows(rows, compression)
+    form, gtid, payload = binlog_events.events(data)
+    parts = [form, gtid, payload, gtid] if then == "a cut transaction" else [form, gtid, payload]
+    (tmp_path / "binlog.000001").write_bytes(binlog_events.log(parts))
+    if then == "another file":
+        (tmp_path / "binlog.000002").write_bytes(binlog_events.log([form]))
     config = {"type": "mysql", "name": "db1", "files": str(tmp_path / "binlog.0*"), "tables": ["s.*"]}
     source = MySqlSource(MySqlConfig.model_validate(config), tmp_path / "state")
     ids: list[int] = []
+    ends: dict[str, tuple[int, int]] = {}
     for event in source.follow(None):
         found = [id_ for batch in event.changes for id_ in batch.data.column("_ums_id_").to_pylist()]
         assert len(found) < 1 << 17
-        assert event.mark is None or event.mark.id > (found or ids or [0])[-1]
         ids += found
+        if event.mark:
+            assert event.mark.id > ids[-1]
+            ends[event.mark.position["file"]] = (event.mark.position["offset"], event.mark.position["expanded"])
         if event.caught_up:
             break
-    assert event.mark is not None
     # What is read again behind a mark comes again with the same ids.
-    assert len(set(ids)) == ROWS
-    assert event.mark.position["offset"] == len(data)
-    assert event.mark.position["expanded"] > ROWS
+    assert len(set(ids)) == rows
+    offset, expanded = ends["binlog.000001"]
+    assert offset == len(data)
+    assert (expanded > rows) == (compression == 0)
+    assert ends.get("binlog.000002", (0, 0))[1] == 0
 
 
 def _failing(data: bytes) -> HeadraceError:

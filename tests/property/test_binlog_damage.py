@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.codec.binlog import BinlogReader, Boundary, Ddl, Rows
+from headrace.codec.binlog import BinlogReader, Boundary, Ddl, Rows, skim_file
 from headrace.errors import CorruptError, HeadraceError
 from tests import binlog_events
 
@@ -134,6 +136,8 @@ def test_damage_under_a_right_checksum_is_an_error_or_other_rows(name: str, data
     for _ in range(data.draw(st.integers(1, 8))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     decode(bytes(damaged), name)
+    with suppress(HeadraceError):
+        skim_file(BytesIO(damaged), name, len(damaged))
 
 
 @cache

@@ -1,7 +1,8 @@
 """Installs the servers that the tests start: ``python -m tests.servers.install`` (run by ``make test``).
 
 As root it installs missing Debian packages with apt-get, and MySQL, which Debian has only in its development suite, with
-debootstrap into a folder of the user's cache; otherwise it prints the commands and exits with 1.
+debootstrap into a folder of the user's cache; otherwise it prints the commands and exits with 1. Servers that are published as jars
+(jars.py) are fetched into the user's cache.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.servers import jars
+
 PACKAGES = {
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
+    "openssl": "openssl",
     "postgres": "postgresql",
     "initdb": "postgresql",
     "debootstrap": "debootstrap",
@@ -71,6 +75,11 @@ def missing_packages() -> list[str]:
 
 
 def main() -> int:
+    try:
+        jars.class_path("kafka")
+    except jars.JarError as error:
+        print(error, file=sys.stderr)
+        return 1
     packages = missing_packages()
     if packages:
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]

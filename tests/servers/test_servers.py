@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.servers import install
+from tests.servers import install, jars
 from tests.servers.binlog_server import BinlogServer
 from tests.servers.install import PACKAGES, MissingPackageError, find_mysql_program, find_program
+from tests.servers.kafka import Kafka
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql
 from tests.servers.postgresql import PostgreSql
@@ -46,6 +48,34 @@ def test_postgresql_keeps_committed_rows_over_a_crash() -> None:
         server.restart()
         assert server.execute("SELECT id FROM t", database=name) == [(7,)]
     assert not server.directory.exists()
+
+
+def test_kafka_keeps_acknowledged_records_over_a_crash() -> None:
+    with Kafka() as broker:
+        broker.create_topic("t")
+        producer = Producer(broker.client() | {"acks": "all"})
+        producer.produce("t", b"seven")
+        assert producer.flush(10) == 0
+        broker.kill9()
+        broker.restart()
+        consumer = Consumer(broker.client() | {"group.id": "test"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        [record] = consumer.consume(1, timeout=10)
+        assert (record.error(), record.value()) == (None, b"seven")
+        consumer.close()
+    assert not broker.directory.exists()
+
+
+def test_a_jar_that_is_not_what_the_list_says_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = tmp_path / "org" / "thing" / "1.0" / "thing-1.0.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"something else")
+    (tmp_path / "thing.jars").write_text(f"org:thing:1.0 {'0' * 64}\n")
+    monkeypatch.setattr(jars, "__file__", str(tmp_path / "jars.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADRACE_MAVEN", tmp_path.as_uri())
+    with pytest.raises(jars.JarError, match=r"thing-1\.0\.jar: its sha256 is not"):
+        jars.class_path("thing")
 
 
 @pytest.mark.parametrize("kind", [MariaDb, MySql])

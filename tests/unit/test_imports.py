@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
 
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"stream"},
+    "confluent_kafka": {"log.kafka"},
     "psycopg": {"sinks.database.postgresql"},
     "sqlite3": {"sinks.database.sqlite"},
     "pymysql": {"sinks.database.mysql", "capture.replica"},

@@ -10,6 +10,7 @@ use super::addresses::Address;
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::decimal::Layout;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::inflate;
 use super::lanes::{BytesLane, DecodedBytesLane, Lane, Scalar, ScalarLane, Text, TextLane};
@@ -123,13 +124,20 @@ impl Traits {
         matches!(self.code, TINY | SHORT | INT24 | LONG | LONGLONG | FLOAT | DOUBLE | NEWDECIMAL | YEAR)
     }
 
-    /// Columns that the list of character sets in the metadata counts.
+    /// Columns that may hold characters.
     pub fn is_character(&self) -> bool {
         use code::{BLOB, BLOB_COMPRESSED, STRING, TINY_BLOB, VAR_STRING, VARCHAR, VARCHAR_COMPRESSED};
         matches!(
             self.real_code(),
             STRING | VAR_STRING | VARCHAR | TINY_BLOB..=BLOB | BLOB_COMPRESSED | VARCHAR_COMPRESSED
         )
+    }
+
+    /// Columns that the list of character sets in the metadata counts; some as bytes without characters.
+    pub fn has_collation(&self, family: Family) -> bool {
+        self.is_character()
+            || (self.code == code::GEOMETRY && family == Family::MariaDb)
+            || (self.code == code::VECTOR && family == Family::MySql)
     }
 
     fn word(&self) -> usize {

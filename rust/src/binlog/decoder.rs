@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::compressed::Compressed;
 use super::cursor::Cursor;
 use super::definition::Definition;
-use super::event::{self, Format, Header, Opening, Query, Rotate, kind};
+use super::event::{self, Family, Format, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
 use super::gtid::{Gtid, GtidSet};
@@ -275,8 +275,8 @@ impl Decoder {
 
     /// What is between header and checksum; the checksum is verified.
     fn body<'e>(&self, event: &'e [u8], header: &Header) -> Read<&'e [u8]> {
-        const UNSIGNED: Format = Format { checksums: false };
-        const SIGNED: Format = Format { checksums: true };
+        const UNSIGNED: Format = Format { checksums: false, family: Family::MySql };
+        const SIGNED: Format = Format { checksums: true, family: Family::MySql };
         match self.format {
             _ if header.kind == kind::FORMAT_DESCRIPTION => UNSIGNED.body(event),
             Some(format) if !format.checksums || event::checksum_fits(event) => format.body(event),
@@ -296,7 +296,10 @@ impl Decoder {
             return Ok(None);
         }
         match header.kind {
-            kind::TABLE_MAP => self.tables.take_map(cursor)?,
+            kind::TABLE_MAP => {
+                let family = self.format.map_or(Family::MySql, |format| format.family);
+                self.tables.take_map(cursor, family)?;
+            }
             kind::QUERY => self.query(header, &Query::read(cursor)?, at)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,

@@ -13,6 +13,7 @@ use super::charset::Charset;
 use super::columns::{Shape, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
 use super::definition::{self, Definition};
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::json::quote;
 
@@ -76,7 +77,7 @@ impl fmt::Display for Table {
 impl Table {
     /// `definition` says what the log leaves out. Where nobody says it, or a definition is not that of this table, columns are
     /// `@1`, `@2`, …; an error where names are required.
-    pub fn read(head: &Head<'_>, definition: Option<&Definition>, names_required: bool) -> Read<Self> {
+    pub fn read(head: &Head<'_>, family: Family, definition: Option<&Definition>, names_required: bool) -> Read<Self> {
         let mut cursor = head.rest;
         let count = cursor.lenenc_size()?;
         if count > MAX_COLUMNS {
@@ -86,7 +87,7 @@ impl Table {
         let mut metadata = Cursor::new(cursor.lenenc_bytes()?);
         let mut traits = types.iter().map(|&code| base_traits(code, &mut metadata)).collect::<Read<Vec<_>>>()?;
         let nullable = cursor.bytes(count.div_ceil(8))?;
-        let mut extra = Extra::read(cursor, &mut traits)?;
+        let mut extra = Extra::read(cursor, &mut traits, family)?;
         if extra.names.is_empty() {
             let defined = definition.map_or_else(
                 || Err(definition::unknown()),
@@ -163,7 +164,7 @@ struct Extra {
 }
 
 impl Extra {
-    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits]) -> Read<Self> {
+    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits], family: Family) -> Read<Self> {
         let mut extra = Self::default();
         let mut labels: Vec<(u8, Cursor<'_>)> = Vec::new();
         while !cursor.is_empty() {
@@ -174,8 +175,8 @@ impl Extra {
                     signs(traits, value.rest());
                     extra.signs_are_told = true;
                 }
-                2 => collations_by_default(of(traits, Traits::is_character), &mut value)?,
-                3 => collations(of(traits, Traits::is_character), &mut value)?,
+                2 => collations_by_default(of(traits, |column| column.has_collation(family)), &mut value)?,
+                3 => collations(of(traits, |column| column.has_collation(family)), &mut value)?,
                 4 => extra.names = names(&mut value, traits.len())?,
                 5 => labels.push((code::SET, value)),
                 6 => labels.push((code::ENUM, value)),

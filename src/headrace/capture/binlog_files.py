@@ -63,6 +63,8 @@ class BinlogFiles:
 
     def counted(self, position: BinlogPosition) -> BinlogPosition:
         """The position with what decompression adds before it; behind the last whole event if an event is cut there."""
+        if position.offset == FILE_START:
+            return position
         path = self._path(position.file)
         try:
             with path.open("rb", buffering=0) as file:
@@ -94,6 +96,10 @@ class BinlogFiles:
         chunk = self._read(position.file, position.offset, len(self._buffer))
         self._full_at = position if len(chunk) == len(self._buffer) else None
         return chunk
+
+    def has_more(self, position: BinlogPosition) -> bool:
+        """The last `read` was for that position, and did not come to the end of the file."""
+        return position == self._full_at
 
     def _read(self, name: str, offset: int, count: int) -> memoryview:
         path = self._path(name)

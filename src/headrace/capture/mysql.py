@@ -84,7 +84,7 @@ class MySqlSource:
             position = replace(position, offset=position.offset + used)
             if gatherer.is_full:
                 yield gatherer.event()
-            if used or goes_on:
+            if used or goes_on or files.has_more(position):
                 continue
             following = files.after(position.file)
             if following is not None:
@@ -125,7 +125,7 @@ class MySqlSource:
         while True:
             goes_on = gatherer.in_payload
             used = gatherer.feed(_NOTHING if goes_on else files.read(position), one_transaction=True)
-            if not used and not goes_on:
+            if not used and not goes_on and not files.has_more(position):
                 break
             position = replace(position, offset=position.offset + used)
             if gatherer.is_whole or gatherer.is_full:
@@ -145,7 +145,9 @@ class MySqlSource:
         goal = replica.last_position()
         position = self._resumed(replica, start) if start is not None else self._first_of(replica)
         gatherer = self._gatherer(start, network=True)
-        learn_from_server(replica.another, gatherer.definitions, self._config.captures, position)
+        known_from = learn_from_server(replica.another, gatherer.definitions, self._config.captures, position)
+        if start is None and self._config.start == "latest":
+            position = known_from
         gatherer.go_to(position)
         replica.start_dump(position)
         speak_at = time.monotonic()

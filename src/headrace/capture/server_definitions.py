@@ -33,10 +33,10 @@ def learn_from_server(
     definitions: Definitions,
     captured: Callable[[str, str], bool],
     start: BinlogPosition,
-) -> None:
+) -> BinlogPosition:
     """Learns the captured tables that are not known yet, as they are from `start` on as far as that can be told.
 
-    `connect` opens a connection of its own, which is closed here. RetryableError when tables change all the time.
+    Returns the position up to which all statements are taken in: from there on all that was learned holds. `connect` opens a connection of its own, which is closed here. RetryableError when tables change all the time.
     """
     asked = connect()
     try:
@@ -45,7 +45,7 @@ def learn_from_server(
         statements = _Statements(connect)
         for _ in range(_ROUNDS):
             if not missing and not schemas:
-                return
+                return statements.taken_in(definitions) or start
             before = replace(asked.last_position(), renumbered=start.renumbered)
             found = {name: definition for name in missing if (definition := _definition(asked, name))}
             charsets = {schema: charset for schema, charset in asked.schema_charsets() if schema in schemas}
@@ -89,11 +89,15 @@ def _needs_the_past(asked: Replica, found: dict[Name, TableDefinition]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """One change by a statement. Ids count what decompression adds, positions that a server tells do not: places are compared."""
+    """A statement and what it does. Ids count what decompression adds, positions that a server tells do not: places are compared."""
 
     place: tuple[int, int]
-    id: int
-    change: Change
+    ddl: Ddl
+    changes: list[Change]
+
+    @property
+    def id(self) -> int:
+        return self.ddl.id
 
 
 class _Statements:
@@ -114,17 +118,25 @@ class _Statements:
         return self._newest(lambda change: change.effect in of_schemas and change.schema == schema)
 
     def _newest(self, wanted: Callable[[Change], bool]) -> _Statement | None:
-        return next((found for found in reversed(self._found) if wanted(found.change)), None)
+        return next((found for found in reversed(self._found) if any(map(wanted, found.changes))), None)
+
+    def taken_in(self, definitions: Definitions) -> BinlogPosition | None:
+        """Makes of the definitions what the statements make of them; returns where the part ends."""
+        for found in self._found:
+            definitions.statement(found.changes, found.ddl)
+        return self._read_to
 
     def read(self, start: BinlogPosition, end: BinlogPosition) -> None:
         """Reads on from where the last call ended, or from `start`, to `end`."""
-        place = self._read_to or start
+        place = self._read_to = self._read_to or start
         if place.order >= end.order:
             return
         replica = self._connect()
         try:
             reader = BinlogReader([], network=True)
-            reader.start(place.file, place.offset, expanded=place.expanded, renumbered=place.renumbered)
+            reader.start(
+                place.file, place.offset, expanded=place.expanded, gtids=place.gtids, renumbered=place.renumbered
+            )
             # By place: asked by GTIDs, the server would not send what is known.
             replica.start_dump(replace(place, gtids=""))
             while place.order < end.order:
@@ -133,10 +145,17 @@ class _Statements:
                 for item in decoded.items:
                     if isinstance(item, binlog.Ddl):
                         at = BinlogPosition(item.file, item.offset).order
-                        self._found += [_Statement(at, item.id, change) for change in read(Ddl.of(item))]
+                        ddl = Ddl.of(item)
+                        self._found.append(_Statement(at, ddl, read(ddl)))
                 if decoded.boundary is not None:
                     boundary = decoded.boundary
-                    place = replace(place, file=boundary.file, offset=boundary.offset, expanded=boundary.expanded)
+                    place = replace(
+                        place,
+                        file=boundary.file,
+                        offset=boundary.offset,
+                        expanded=boundary.expanded,
+                        gtids=boundary.gtids,
+                    )
         finally:
             replica.close()
         self._read_to = place
