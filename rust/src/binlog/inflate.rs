@@ -10,7 +10,9 @@ use super::charset::Charset;
 use super::columns::{Shape, Size, bytes_by, string_width, text};
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
-use super::lanes::{Notes, Strings, Text};
+use super::lanes::Text;
+use super::notes::Notes;
+use super::strings::Strings;
 use super::texts::push_decoded;
 
 const MAX_VALUE_BYTES: usize = 1 << 30;
@@ -231,16 +233,12 @@ fn extended(code: usize, group: usize, bits: &mut Bits<'_>) -> Read<usize> {
     Ok(base + bits.take(u32::try_from(extra).unwrap_or(0))?)
 }
 
-/// Compressed characters behind a length of `width` bytes.
-struct Inflated {
-    width: usize,
-    charset: Charset,
-}
+/// Compressed characters.
+struct Inflated(Charset);
 
 impl Text for Inflated {
-    fn read(&mut self, cursor: &mut Cursor<'_>, into: &mut Strings, column: &str, notes: &mut Notes) -> Read<()> {
-        let value = value(cursor.prefixed_by(self.width)?)?;
-        push_decoded(self.charset, &value, into, column, notes)
+    fn read(&mut self, bytes: &[u8], into: &mut Strings, column: usize, notes: &mut Notes) -> Read<()> {
+        push_decoded(self.0, &value(bytes)?, into, column, notes)
     }
 }
 
@@ -261,7 +259,7 @@ pub fn varchar(max_bytes: usize, charset: Option<Charset>) -> Shape {
 fn inflated(name: &str, binary_name: &str, width: usize, charset: Option<Charset>) -> Shape {
     match charset {
         Some(Charset::Binary) | None => bytes_by(format!("{binary_name} compressed"), width, value),
-        Some(charset) => text(format!("{name} compressed"), Size::Prefixed(width), move || Inflated { width, charset }),
+        Some(charset) => text(format!("{name} compressed"), Size::Prefixed(width), move || Inflated(charset)),
     }
 }
 

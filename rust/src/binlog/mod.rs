@@ -11,8 +11,10 @@
 //! the middle of an event is one that is being written: those bytes are left for the next time.
 //!
 //! How bytes become columns: a table map is read once into a `Table`; its columns (`columns`, the one table of types) make
-//! `lanes`, which carry values from images (`image`) into Arrow arrays (`rows`, `pending`). Tables that nobody wants are stepped over.
+//! `lanes`. Row images are taken apart by sizes alone (`image`, `cells`), then each lane carries the values of its column into an
+//! Arrow array (`rows`, `pending`). Tables that nobody wants are stepped over.
 
+mod cells;
 mod charset;
 mod columns;
 mod cursor;
@@ -27,6 +29,7 @@ mod inflate;
 mod json;
 mod json_diff;
 mod lanes;
+mod notes;
 mod pending;
 mod place;
 pub mod python;
@@ -34,7 +37,9 @@ mod refusals;
 mod rows;
 mod scalars;
 mod statement;
+mod strings;
 mod table_map;
 mod tables;
 mod temporal;
 mod texts;
+mod utf8;

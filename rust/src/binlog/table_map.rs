@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::charset::Charset;
-use super::columns::{Shape, Traits, code, metadata_bytes};
+use super::columns::{Shape, Size, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
 use super::fault::{Fault, Read};
 use super::json::quote;
@@ -22,7 +22,6 @@ pub struct Column {
     pub name: Arc<str>,
     pub nullable: bool,
     pub is_json: bool,
-    pub is_key: bool,
     pub shape: Shape,
 }
 
@@ -33,8 +32,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Indexes of the primary key's columns, in the key's order; empty when there is none or the log does not tell.
     pub key: Vec<usize>,
-    /// The columns before this index hold the whole key.
-    pub key_end: usize,
+    /// The sizes of the columns' values, close together for walking over rows.
+    pub sizes: Vec<Size>,
     /// False when the log has no names (`binlog_row_metadata=MINIMAL`).
     pub named: bool,
 }
@@ -87,14 +86,14 @@ impl Table {
         let columns = traits.iter().enumerate().map(|(index, traits)| {
             let name = extra.names.get(index).cloned().unwrap_or_else(|| format!("@{}", index + 1));
             let shape = Shape::of(traits).map_err(|fault| fault.at(format!("column {name}")))?;
-            let (is_json, is_key) = (traits.code == code::JSON, extra.key.contains(&index));
-            Ok(Column { name: name.into(), nullable: bit(nullable, index), is_json, is_key, shape })
+            Ok(Column { name: name.into(), nullable: bit(nullable, index), is_json: traits.code == code::JSON, shape })
         });
+        let columns = columns.collect::<Read<Vec<_>>>()?;
         Ok(Self {
             schema: text(head.schema),
             name: text(head.name),
-            columns: columns.collect::<Read<_>>()?,
-            key_end: extra.key.iter().max().map_or(0, |last| last + 1),
+            sizes: columns.iter().map(|column| column.shape.size).collect(),
+            columns,
             key: extra.key,
             named: count > 0 && extra.names.len() == count,
         })
