@@ -19,9 +19,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    pub const NULL: Self = Self { start: 1, end: 0 };
-    /// The image does not have this column.
-    pub const ABSENT: Self = Self { start: 2, end: 0 };
+    /// The image does not have this column. (A null begins at the largest number.)
+    pub const ABSENT: Self = Self { start: usize::MAX - 1, end: 0 };
 
     pub fn is_none(self) -> bool {
         self.start > self.end

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, TimeUnit};
 
+use super::cells::Cell;
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::decimal::Layout;
@@ -58,29 +59,30 @@ pub enum Size {
 }
 
 impl Size {
-    /// Width of the length in front of the value.
-    #[inline]
-    pub fn prefix_bytes(self) -> usize {
-        match self {
-            Self::Fixed(_) => 0,
-            Self::Prefixed(width) => width,
-        }
-    }
-
-    /// Where the value that begins at byte `at` of the event ends, which may be behind the event's end.
-    #[inline]
-    pub fn end(self, event: &[u8], at: usize) -> Read<usize> {
+    /// Takes the value that begins at byte `at` of the event, or the null that takes no bytes; returns where the next one begins,
+    /// which may be behind the event's end. Nulls come as they please, so there is no branch for them, only masks.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the loop over all values, from two places")]
+    pub fn walk(self, event: &[u8], at: usize, null: bool, cell: &mut Cell) -> Read<usize> {
+        let taken = usize::from(null).wrapping_sub(1);
         let width = match self {
-            Self::Fixed(bytes) => return Ok(at + bytes),
+            Self::Fixed(bytes) => {
+                let end = at + (bytes & taken);
+                *cell = Cell { start: at | !taken, end };
+                return Ok(end);
+            }
             Self::Prefixed(width) => width,
         };
         let mut rest = Cursor::new(event.get(at..).unwrap_or_default());
         let length = match width {
-            1 => usize::from(rest.u8()?),
-            2 => usize::from(rest.u16()?),
-            _ => rest.length(width)?,
+            1 => rest.u8().map(usize::from),
+            2 => rest.u16().map(usize::from),
+            _ => rest.length(width),
         };
-        Ok(at + width + length)
+        let length = if null { 0 } else { length? };
+        let end = at + (width + length & taken);
+        *cell = Cell { start: at + width | !taken, end };
+        Ok(end)
     }
 }
 
@@ -376,7 +378,7 @@ fn labels(traits: &Traits, name: &str, bytes: usize) -> Read<Shape> {
     Ok(if name == "enum" {
         text(name_with_labels, size, move || t::Enum { labels: labels.clone() })
     } else {
-        text(name_with_labels, size, move || t::Set { labels: labels.clone() })
+        text(name_with_labels, size, move || t::Set::new(labels.clone()))
     })
 }
 

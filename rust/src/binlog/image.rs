@@ -44,13 +44,7 @@ pub fn walk(event: &[u8], at: usize, present: &Present<'_>, sizes: &[Size], row:
     if present.all {
         for ((sizes, cells), nulls) in sizes.chunks(8).zip(row.chunks_mut(8)).zip(nulls) {
             for (place, (size, cell)) in sizes.iter().zip(cells).enumerate() {
-                if nulls >> place & 1 == 1 {
-                    *cell = Cell::NULL;
-                } else {
-                    cell.start = end + size.prefix_bytes();
-                    end = size.end(event, end)?;
-                    cell.end = end;
-                }
+                end = size.walk(event, end, nulls >> place & 1 == 1, cell)?;
             }
         }
     } else {
@@ -60,13 +54,7 @@ pub fn walk(event: &[u8], at: usize, present: &Present<'_>, sizes: &[Size], row:
                 *cell = Cell::ABSENT;
                 continue;
             }
-            if bit(nulls, place) {
-                *cell = Cell::NULL;
-            } else {
-                cell.start = end + size.prefix_bytes();
-                end = size.end(event, end)?;
-                cell.end = end;
-            }
+            end = size.walk(event, end, bit(nulls, place), cell)?;
             place += 1;
         }
     }

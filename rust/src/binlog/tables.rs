@@ -1,6 +1,6 @@
 //! The tables that a log names: versions for as long as the decoder lives, and what the table ids of one file stand for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -33,12 +33,12 @@ pub struct Tables {
     before_images: bool,
     versions: Vec<Version>,
     by_content: HashMap<Arc<[u8]>, usize>,
-    mapped: HashMap<u64, Mapped>,
+    mapped: BTreeMap<u64, Mapped>,
 }
 
 impl Tables {
     pub fn new(include: Include, before_images: bool) -> Self {
-        Self { include, before_images, versions: Vec::new(), by_content: HashMap::new(), mapped: HashMap::new() }
+        Self { include, before_images, versions: Vec::new(), by_content: HashMap::new(), mapped: BTreeMap::new() }
     }
 
     pub fn wants(&self, schema: &[u8], table: &[u8]) -> bool {

@@ -68,7 +68,14 @@ impl Text for Enum {
 
 /// Labels by their bits, joined with commas.
 pub struct Set {
-    pub labels: Arc<[String]>,
+    labels: Arc<[String]>,
+    joined: String,
+}
+
+impl Set {
+    pub fn new(labels: Arc<[String]>) -> Self {
+        Self { labels, joined: String::new() }
+    }
 }
 
 impl Text for Set {
@@ -77,14 +84,14 @@ impl Text for Set {
         if self.labels.len() < 64 && bits >> self.labels.len() != 0 {
             return Err(Fault::corrupt(format!("bits {bits:#x} of a SET of {} labels", self.labels.len())));
         }
-        let chosen: Vec<&str> = self
-            .labels
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| bits >> index & 1 == 1)
-            .map(|(_, label)| &**label)
-            .collect();
-        into.push(chosen.join(",").as_bytes())
+        self.joined.clear();
+        let mut separator = "";
+        for (_, label) in self.labels.iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1) {
+            self.joined.push_str(separator);
+            self.joined.push_str(label);
+            separator = ",";
+        }
+        into.push(self.joined.as_bytes())
     }
 }
 
