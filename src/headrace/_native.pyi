@@ -15,8 +15,18 @@ def digest_rows(batch: pa.RecordBatch, /) -> int:
 class BinlogDecoder:
     """Bytes of a MySQL or MariaDB binary log in, Arrow batches and transaction boundaries out."""
 
-    def __init__(self, *, include: Sequence[str], before_images: bool = False, network: bool = False) -> None:
-        """`include`: patterns ``schema.table`` with ``*`` and ``?``; no pattern, no table."""
+    def __init__(
+        self,
+        *,
+        include: Sequence[str],
+        columns: Sequence[tuple[str, Sequence[str]]] = (),
+        before_images: bool = False,
+        network: bool = False,
+    ) -> None:
+        """`include`: patterns ``schema.table`` with ``*`` and ``?``; no pattern, no table.
+
+        `columns`: such patterns with the columns to decode of tables like them, beside those of the key; others have all.
+        """
     def start(self, file: str, offset: int, commit_ts_us: int) -> None:
         """Begins at byte `offset` of the log file named `file` (0: the magic is fed too, 4: right behind it).
 

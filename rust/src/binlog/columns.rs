@@ -80,8 +80,8 @@ impl Size {
             _ => rest.length(width),
         };
         let length = if null { 0 } else { length? };
-        let end = at + (width + length & taken);
-        *cell = Cell { start: at + width | !taken, end };
+        let end = at + ((width + length) & taken);
+        *cell = Cell { start: (at + width) | !taken, end };
         Ok(end)
     }
 }

@@ -23,7 +23,7 @@ use super::json::quote;
 use super::lanes::{Broken, Lane};
 use super::notes::Notes;
 use super::strings::Strings;
-use super::table_map::Table;
+use super::table_map::{Column, Table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -163,13 +163,14 @@ impl Gathered {
 /// One image per row: its cells under way, and where their values go.
 struct Side {
     block: Block,
-    lanes: Vec<Box<dyn Lane>>,
+    /// Each with the index of its column.
+    lanes: Vec<(usize, Box<dyn Lane>)>,
     notes: Notes,
 }
 
 impl Side {
     fn new(table: &Table) -> Self {
-        let lanes = table.columns.iter().enumerate().map(|(index, column)| (column.shape.new_lane)(index));
+        let lanes = table.kept_columns().map(|(index, column)| (index, (column.shape.new_lane)(index)));
         Self { block: Block::new(table.columns.len()), lanes: lanes.collect(), notes: Notes::default() }
     }
 
@@ -177,7 +178,8 @@ impl Side {
     fn carry(&mut self, event: &[u8], differing: &Differing) -> Result<(), Broken> {
         let mut result = Ok(());
         let mut rows = self.block.rows;
-        for (column, lane) in self.lanes.iter_mut().enumerate() {
+        for (column, lane) in &mut self.lanes {
+            let column = *column;
             let before = differing.before(column).filter(|_| rows == self.block.rows);
             let plain = if before.is_some() { rows - 1 } else { rows };
             let mut taken = lane.take(self.block.column(event, column, plain), &mut self.notes);
@@ -196,7 +198,7 @@ impl Side {
     }
 
     fn finish(&mut self, table: &Table, rows: usize) -> Read<(Vec<ArrayRef>, ArrayRef)> {
-        let arrays = self.lanes.iter_mut().map(|lane| Ok(lane.finish(&mut self.notes)?.slice(0, rows)));
+        let arrays = self.lanes.iter_mut().map(|(_, lane)| Ok(lane.finish(&mut self.notes)?.slice(0, rows)));
         let arrays = arrays.collect::<Read<Vec<_>>>()?;
         let name = |index: usize| table.columns.get(index).map_or("", |column| &*column.name);
         Ok((arrays, self.notes.finish(rows, name)?))
@@ -264,7 +266,8 @@ fn utc() -> DataType {
 }
 
 fn column_fields(table: &Table) -> Fields {
-    table.columns.iter().map(|column| Field::new(&*column.name, column.shape.data_type.clone(), true)).collect()
+    let field = |column: &Column| Field::new(&*column.name, column.shape.data_type.clone(), true);
+    table.kept_columns().map(|(_, column)| field(column)).collect()
 }
 
 /// The columns of a table's batches, in their order.
@@ -581,7 +584,7 @@ fn absent_columns(table: &Table, images: &Images<'_>) -> Option<String> {
     }
     let list = |present: &Present<'_>| {
         let mut text = String::from("[");
-        for (_, column) in table.columns.iter().enumerate().filter(|(index, _)| !present.has(*index)) {
+        for (_, column) in table.kept_columns().filter(|(index, _)| !present.has(*index)) {
             text.push_str(if text.len() > 1 { ", " } else { "" });
             quote(&column.name, &mut text);
         }

@@ -30,6 +30,8 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub columns: Vec<Column>,
+    /// Indexes of the columns that batches have, in order; the others are stepped over.
+    pub kept: Vec<usize>,
     /// Indexes of the primary key's columns, in the key's order; empty when there is none or the log does not tell.
     pub key: Vec<usize>,
     /// The sizes of the columns' values, close together for walking over rows.
@@ -93,10 +95,34 @@ impl Table {
             schema: text(head.schema),
             name: text(head.name),
             sizes: columns.iter().map(|column| column.shape.size).collect(),
+            kept: (0..columns.len()).collect(),
             columns,
             key: extra.key,
             named: count > 0 && extra.names.len() == count,
         })
+    }
+
+    /// Only the columns of these names and the key's; None: all.
+    pub fn keep(mut self, names: Option<&[&str]>) -> Read<Self> {
+        let Some(names) = names else { return Ok(self) };
+        if let Some(unknown) = names.iter().find(|name| self.columns.iter().all(|column| *column.name != ***name)) {
+            let there: Vec<&str> = self.columns.iter().map(|column| &*column.name).collect();
+            return Err(Fault::refused(
+                format!("there is no column '{unknown}' that was asked for"),
+                format!("ask for columns of these: {}", there.join(", ")),
+            ));
+        }
+        let wanted = |index: &usize| {
+            let name = self.columns.get(*index).map_or("", |column| &column.name);
+            self.key.contains(index) || names.contains(&name)
+        };
+        self.kept = (0..self.columns.len()).filter(wanted).collect();
+        Ok(self)
+    }
+
+    /// The columns that batches have, with their indexes.
+    pub fn kept_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.kept.iter().filter_map(|&index| Some((index, self.columns.get(index)?)))
     }
 
     pub fn json_columns(&self) -> usize {
@@ -110,8 +136,8 @@ impl Table {
         out.push_str(", \"table\": ");
         quote(&self.name, &mut out);
         out.push_str(", \"columns\": [");
-        for (index, column) in self.columns.iter().enumerate() {
-            out.push_str(if index == 0 { "{\"name\": " } else { ", {\"name\": " });
+        for (place, (_, column)) in self.kept_columns().enumerate() {
+            out.push_str(if place == 0 { "{\"name\": " } else { ", {\"name\": " });
             quote(&column.name, &mut out);
             out.push_str(", \"source_type\": ");
             quote(&column.shape.source_type, &mut out);

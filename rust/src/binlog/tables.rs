@@ -74,7 +74,8 @@ impl Tables {
         if let Some(&index) = self.by_content.get(head.content) {
             return Ok(index);
         }
-        let table = Table::read(head).map_err(|fault| {
+        let columns = self.include.columns(head.schema, head.name);
+        let table = Table::read(head).and_then(|table| table.keep(columns.as_deref())).map_err(|fault| {
             fault.at(format!("table {}.{}", String::from_utf8_lossy(head.schema), String::from_utf8_lossy(head.name)))
         })?;
         let content: Arc<[u8]> = head.content.into();

@@ -10,7 +10,7 @@ The decoder keeps no position: who feeds it knows where the bytes come from, and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
@@ -111,10 +111,25 @@ class Decoded:
 
 
 class BinlogReader:
-    """The native decoder with typed results. `include` holds patterns ``schema.table`` with ``*`` and ``?``."""
+    """The native decoder with typed results. `include` holds patterns ``schema.table`` with ``*`` and ``?``.
 
-    def __init__(self, include: Sequence[str], *, before_images: bool = False, network: bool = False) -> None:
-        self._decoder = _native.BinlogDecoder(include=include, before_images=before_images, network=network)
+    `columns` names the columns to decode of tables like a pattern; several patterns that fit add up. The key is always decoded,
+    other columns are stepped over, and tables without a pattern have all of theirs. `feed` raises SourceError at a table that
+    lacks a column asked for.
+    """
+
+    def __init__(
+        self,
+        include: Sequence[str],
+        *,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        before_images: bool = False,
+        network: bool = False,
+    ) -> None:
+        named = list((columns or {}).items())
+        self._decoder = _native.BinlogDecoder(
+            include=include, columns=named, before_images=before_images, network=network
+        )
         self._tables: dict[int, TableInfo] = {}
 
     def start(self, file: str, offset: int = 0, *, commit_ts_us: int = 0, head: bytes = b"") -> None:
