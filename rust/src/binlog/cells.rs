@@ -8,6 +8,8 @@
 //! A row is walked once, by sizes alone. The lanes then take the cells column by column, so that each decodes many values of one
 //! type in a loop of its own. A block is small enough to stay in the processor's first cache.
 
+use std::ops::Range;
+
 /// A block has room for about so many cells.
 const BLOCK_CELLS: usize = 2048;
 
@@ -62,10 +64,11 @@ impl Block {
         self.rows = 0;
     }
 
-    /// The values of one column in the first `rows` rows.
+    /// The values of one column in some rows.
     #[inline]
-    pub fn column<'b>(&'b self, event: &'b [u8], column: usize, rows: usize) -> Values<'b> {
-        let cells = self.cells.get(column..rows * self.columns).unwrap_or_default();
+    pub fn column<'b>(&'b self, event: &'b [u8], column: usize, rows: Range<usize>) -> Values<'b> {
+        let cells = rows.start * self.columns + column..rows.end * self.columns;
+        let cells = self.cells.get(cells).unwrap_or_default();
         Values { event, cells, step: self.columns }
     }
 

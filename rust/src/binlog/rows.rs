@@ -175,19 +175,11 @@ impl Side {
     }
 
     /// Carries the block into the lanes. At a broken value the rows before it are whole.
-    fn carry(&mut self, event: &[u8], differing: &Differing) -> Result<(), Broken> {
+    fn carry(&mut self, event: &[u8], differences: &[Difference]) -> Result<(), Broken> {
         let mut result = Ok(());
         let mut rows = self.block.rows;
         for (column, lane) in &mut self.lanes {
-            let column = *column;
-            let before = differing.before(column).filter(|_| rows == self.block.rows);
-            let plain = if before.is_some() { rows - 1 } else { rows };
-            let mut taken = lane.take(self.block.column(event, column, plain), &mut self.notes);
-            if let (Ok(()), Some(before)) = (&taken, before) {
-                let differences = self.block.cell(plain, column).of(event).unwrap_or_default();
-                taken =
-                    lane.take_differences(differences, before.of(event)).map_err(|fault| Broken { row: plain, fault });
-            }
+            let taken = carry_column(&self.block, event, (*column, lane.as_mut()), rows, differences, &mut self.notes);
             if let Err(broken) = taken {
                 rows = broken.row;
                 result = Err(broken);
@@ -205,32 +197,44 @@ impl Side {
     }
 }
 
-/// What is written as differences in the last row of a block: the columns, and the cells of its before image.
-#[derive(Default)]
-struct Differing {
-    columns: Vec<usize>,
-    before: Vec<Cell>,
+/// A value of a block that is written as differences to the one of its before image.
+struct Difference {
+    row: usize,
+    column: usize,
+    before: Cell,
 }
 
-impl Differing {
-    /// The cell that a column's differences belong to; None when the column is written whole.
-    #[inline]
-    fn before(&self, column: usize) -> Option<Cell> {
-        if !self.columns.contains(&column) {
-            return None;
-        }
-        Some(self.before.get(column).copied().unwrap_or(Cell::ABSENT))
+/// Carries one column of the first `rows` rows: runs of values as they are, and differences between them.
+fn carry_column(
+    block: &Block,
+    event: &[u8],
+    (column, lane): (usize, &mut dyn Lane),
+    rows: usize,
+    differences: &[Difference],
+    notes: &mut Notes,
+) -> Result<(), Broken> {
+    let mut first = 0;
+    let mut take = |lane: &mut dyn Lane, first: usize, end: usize| {
+        let taken = lane.take(block.column(event, column, first..end), notes);
+        taken.map_err(|broken| Broken { row: first + broken.row, ..broken })
+    };
+    for difference in differences.iter().filter(|difference| difference.column == column && difference.row < rows) {
+        let row = difference.row;
+        take(lane, first, row)?;
+        let value = block.cell(row, column).of(event).unwrap_or_default();
+        lane.take_differences(value, difference.before.of(event)).map_err(|fault| Broken { row, fault })?;
+        first = row + 1;
     }
+    take(lane, first, rows)
+}
 
-    /// Notes the columns of a row that the bitmap names; it has a bit for every JSON column, present or not.
-    fn note(&mut self, bitmap: &[u8], table: &Table, row: &[Cell]) {
-        let json = table.columns.iter().zip(row).enumerate().filter(|(_, (column, _))| column.is_json);
-        for (place, (index, (_, cell))) in json.enumerate() {
-            if bit(bitmap, place) && !cell.is_none() {
-                self.columns.push(index);
-            }
-        }
-    }
+/// The columns of the row under way that the bitmap names; it has a bit for every JSON column, present or not.
+fn differing(bitmap: &[u8], table: &Table, row: usize, before: &[Cell], after: &[Cell]) -> Vec<Difference> {
+    let json = table.columns.iter().enumerate().filter(|(_, column)| column.is_json).zip(0..);
+    let named = json.filter(|(_, place)| bit(bitmap, *place)).map(|((index, _), _)| index);
+    let stored = named.filter(|&index| after.get(index).is_some_and(|cell| !cell.is_none()));
+    let before = |index| before.get(index).copied().unwrap_or(Cell::ABSENT);
+    stored.map(|column| Difference { row, column, before: before(column) }).collect()
 }
 
 /// The rows of one table between two moments.
@@ -248,8 +252,9 @@ pub struct TableRows {
     gathered: Gathered,
     after: Side,
     before: Option<Before>,
-    /// Of the row that is being taken apart.
-    differing: Differing,
+    differences: Vec<Difference>,
+    /// The before image of the row that is being taken apart.
+    before_row: Vec<Cell>,
 }
 
 /// Before images, where the caller asked for them.
@@ -311,7 +316,8 @@ impl TableRows {
             commit_ts_us: Vec::new(),
             gathered: Gathered::default(),
             before,
-            differing: Differing::default(),
+            differences: Vec::new(),
+            before_row: Vec::new(),
         }
     }
 
@@ -363,7 +369,7 @@ impl TableRows {
 
     /// Takes rows apart until the block is full.
     fn fill(&mut self, gathered: &Gathered, images: &Images<'_>, table: &Table, at: &mut usize) -> Read<()> {
-        while *at < gathered.bytes.len() && !self.is_full() {
+        while *at < gathered.bytes.len() && !self.after.block.is_full() {
             let end = match self.before {
                 None => self.plain_row(gathered, images, table, *at)?,
                 Some(_) => self.row_with_before(gathered, images, table, *at)?,
@@ -376,10 +382,6 @@ impl TableRows {
         Ok(())
     }
 
-    fn is_full(&self) -> bool {
-        self.after.block.is_full() || !self.differing.columns.is_empty()
-    }
-
     #[inline]
     fn plain_row(&mut self, gathered: &Gathered, images: &Images<'_>, table: &Table, at: usize) -> Read<usize> {
         let (bytes, sizes) = (&*gathered.bytes, &*table.sizes);
@@ -389,14 +391,17 @@ impl TableRows {
             self.add(id, images.operation.letter());
             return Ok(end);
         }
-        let before = &mut self.differing.before;
+        let before = &mut self.before_row;
         before.resize(sizes.len(), Cell::ABSENT);
         let middle = image::walk(bytes, at, &images.first, sizes, before)?;
-        let (differences, start) = gathered.differences(middle, images, table)?;
+        let (bitmap, start) = gathered.differences(middle, images, table)?;
+        let row = self.after.block.rows;
         let after = self.after.block.next_row();
         let end = image::walk(bytes, start, &images.second, sizes, after)?;
         if !key_differs(table, bytes, before, after) {
-            self.differing.note(differences, table, after);
+            if !bitmap.is_empty() {
+                self.differences.extend(differing(bitmap, table, row, before, after));
+            }
             self.add(id, b'u');
             return Ok(end);
         }
@@ -404,7 +409,7 @@ impl TableRows {
         self.add(id, b'd');
         let after = self.after.block.next_row();
         image::walk(bytes, start, &images.second, sizes, after)?;
-        self.differing.note(differences, table, after);
+        self.differences.extend(differing(bitmap, table, row + 1, &self.before_row, after));
         self.add(gathered.id_at(middle, images.stamp), b'i');
         Ok(end)
     }
@@ -412,17 +417,16 @@ impl TableRows {
     fn row_with_before(&mut self, gathered: &Gathered, images: &Images<'_>, table: &Table, at: usize) -> Read<usize> {
         let Some(kept) = &mut self.before else { return Ok(at) };
         let (bytes, sizes) = (&*gathered.bytes, &*table.sizes);
+        let row = self.after.block.rows;
         let (before, after) = (kept.side.block.next_row(), self.after.block.next_row());
         let end = match images.operation {
             Operation::Insert => image::walk(bytes, at, &images.first, sizes, after)?,
             Operation::Delete => image::walk(bytes, at, &images.first, sizes, before)?,
             Operation::Update => {
                 let middle = image::walk(bytes, at, &images.first, sizes, before)?;
-                let (differences, start) = gathered.differences(middle, images, table)?;
+                let (bitmap, start) = gathered.differences(middle, images, table)?;
                 let end = image::walk(bytes, start, &images.second, sizes, after)?;
-                self.differing.before.clear();
-                self.differing.before.extend_from_slice(before);
-                self.differing.note(differences, table, after);
+                self.differences.extend(differing(bitmap, table, row, before, after));
                 end
             }
         };
@@ -445,18 +449,18 @@ impl TableRows {
     }
 
     fn carry_full(&mut self, gathered: &mut Gathered) -> Read<()> {
-        if self.is_full() { self.carry_all(gathered) } else { Ok(()) }
+        if self.after.block.is_full() { self.carry_all(gathered) } else { Ok(()) }
     }
 
     /// Carries the block into the lanes; the bytes stay, for rows of the newest event that are to come.
     fn carry_all(&mut self, gathered: &mut Gathered) -> Read<()> {
         let block_rows = self.after.block.rows;
         let before = match &mut self.before {
-            Some(before) => before.side.carry(&gathered.bytes, &Differing::default()),
+            Some(before) => before.side.carry(&gathered.bytes, &[]),
             None => Ok(()),
         };
-        let after = self.after.carry(&gathered.bytes, &self.differing);
-        self.differing.columns.clear();
+        let after = self.after.carry(&gathered.bytes, &self.differences);
+        self.differences.clear();
         let broken = [before, after].into_iter().filter_map(Result::err).min_by_key(|broken| broken.row);
         let result = match broken {
             None => {
