@@ -16,11 +16,12 @@ test-fast: build  ## below three minutes: no servers, no Spark
 	$(BIN)/pytest tests/unit tests/property tests/golden
 
 test-long: build servers  ## the full number of histories, kills and soaks
-	HEADRACE_HISTORIES=10000 HEADRACE_KILLS=100 $(BIN)/pytest --timeout 7200
+	HEADRACE_HISTORIES=10000 HEADRACE_SERVER_HISTORIES=200 HEADRACE_MESSAGES=1000000 HEADRACE_KILLS=100 \
+	HEADRACE_PAYLOAD_ROWS=10000000 $(BIN)/pytest --timeout 7200
 
 build: $(STAMPS)/native
 
-servers: $(STAMPS)/venv  ## MariaDB and PostgreSQL for the tests
+servers: $(STAMPS)/venv  ## MariaDB, MySQL, PostgreSQL and Kafka for the tests
 	$(BIN)/python -m tests.servers.install
 
 lint: lint-python lint-rust

@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+_LOAD_BEFORE = os.getloadavg()[0]
+"""Taken when a benchmark imports this: results are written behind the run, whose own load is no news."""
 
 
 def machine() -> str:
@@ -17,7 +19,7 @@ def machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow"))
     return (
         f"{os.cpu_count()} cores ({_processor()}), {memory_gib:.0f} GiB, Linux {platform.release().split('-')[0]}, "
-        f"Python {platform.python_version()}, {packages}; load before the run {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}"
+        f"Python {platform.python_version()}, {packages}; load before the run {_LOAD_BEFORE:.1f}; {datetime.now(UTC):%Y-%m-%d}"
     )
 
 

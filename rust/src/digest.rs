@@ -12,14 +12,14 @@
 //! ```
 //! A sum, not an exclusive or, so that a row written twice does not vanish. It finds accidents, not forgeries.
 //! The result is part of the lake's format: a golden test holds it, changing it needs a new format number.
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::{BooleanArray, OffsetSizeTrait};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::border;
 
 const SEED: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 const MULTIPLIER: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
@@ -31,21 +31,8 @@ type Row = [u64; 2];
 /// The digest of a pyarrow.RecordBatch's rows as a number below 2^128; `TypeError` for a column type that it does not know.
 #[pyfunction]
 pub fn digest_rows(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u128> {
-    let rows = import(batch)?;
+    let rows = border::import_batch(batch)?;
     py.detach(|| digest(&rows)).map_err(PyTypeError::new_err)
-}
-
-/// Takes the batch over through the Arrow C data interface; nothing is copied.
-fn import(batch: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
-    let pair = batch.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
-    let schema = pair.get_item(0)?.cast_into::<PyCapsule>()?;
-    let array = pair.get_item(1)?.cast_into::<PyCapsule>()?;
-    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // Safety: the capsules' names say what they point to, both live as long as `pair`, and moving the array out leaves an empty
-    // one behind, so that it is released once.
-    unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) }
-        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn digest(rows: &ArrayData) -> Result<u128, String> {

@@ -12,6 +12,7 @@ from headrace.errors import ConfigError
 
 LOGS = {
     "directory": "headrace.log.directory:DirectoryLog",
+    "kafka": "headrace.log.kafka:KafkaLog",
 }
 SINKS = {
     "database": "headrace.sinks.database:DatabaseSink",
@@ -22,7 +23,7 @@ SOURCES = {
     "mysql": "headrace.capture.mysql:MySqlSource",
 }
 _TABLES = {"logs": LOGS, "sinks": SINKS, "sources": SOURCES}
-_EXTRAS = {"psycopg": "postgresql"}
+_EXTRAS = {"confluent_kafka": "kafka", "psycopg": "postgresql"}
 
 
 def names(kind: str) -> list[str]:

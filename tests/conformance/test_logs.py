@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,21 +10,35 @@ import pytest
 from headrace import registry
 from headrace.log.base import Log
 from headrace.log.directory import DirectoryLog
+from headrace.log.kafka import KafkaLog
 from headrace.testing.log import LogConformance, OpenLog
+from tests.servers.kafka import Kafka
 
-FACTORIES: dict[str, Callable[[Path], Log]] = {
-    "directory": lambda path: DirectoryLog(
-        DirectoryLog.Config(path=path / "log", segment_bytes=10_000, writer_wait_s=0.05)
-    ),
-}
+Factory = Callable[[], Log]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Factory:
+    return lambda: DirectoryLog(DirectoryLog.Config(path=tmp_path / "log", segment_bytes=10_000, writer_wait_s=0.05))
+
+
+@pytest.fixture
+def kafka_topics(kafka: Kafka) -> Iterator[Factory]:
+    with kafka.prefix() as prefix:
+        yield lambda: KafkaLog(KafkaLog.Config(brokers=kafka.brokers, prefix=prefix))
+
+
+FACTORIES = {"directory": "directory", "kafka": "kafka_topics"}
+"""Name in the registry -> the fixture that gives empty logs."""
 
 
 @pytest.mark.parametrize("open_log", registry.names("logs"), indirect=True)
 class TestLogs(LogConformance):
     @pytest.fixture
-    def open_log(self, request: pytest.FixtureRequest, tmp_path: Path) -> OpenLog:
+    def open_log(self, request: pytest.FixtureRequest) -> OpenLog:
         name: str = request.param
         if name not in FACTORIES:
             pytest.fail(f"the log '{name}' is registered but not tested: add its factory to FACTORIES")
-        assert isinstance(FACTORIES[name](tmp_path), registry.load("logs", name))
-        return lambda: FACTORIES[name](tmp_path)
+        factory: Factory = request.getfixturevalue(FACTORIES[name])
+        assert isinstance(factory(), registry.load("logs", name))
+        return factory

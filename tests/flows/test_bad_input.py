@@ -80,7 +80,6 @@ def test_statement_format_server_is_refused(tmp_path: Path) -> None:
                 1,
                 "binlog_format is STATEMENT",
                 "SET GLOBAL binlog_format = 'ROW'",
-                "binlog_row_metadata",
             )
 
 

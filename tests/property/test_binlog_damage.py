@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from itertools import repeat
 from pathlib import Path
 
@@ -14,14 +16,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.codec.binlog import BinlogReader, Boundary, Ddl, Rows
+from headrace.codec.binlog import BinlogReader, Boundary, Ddl, Rows, skim_file
 from headrace.errors import CorruptError, HeadraceError
+from tests import binlog_events
 
 DATA = Path(__file__).parents[1] / "golden" / "binlog"
 NAME = "mysql9-cut.000005"
 LOG = (DATA / NAME).read_bytes()
 SMALL_NAME = "maria-special.mariabin.000011"
-SMALL = (DATA / SMALL_NAME).read_bytes()[:2132]
+SMALL = (DATA / SMALL_NAME).read_bytes()[:2090]
+PACKED_NAME = "mysql8-txpayload.000011"
+LOGS = {
+    NAME: LOG,
+    SMALL_NAME: SMALL,
+    PACKED_NAME: (DATA / PACKED_NAME).read_bytes(),
+    "packed-" + SMALL_NAME: binlog_events.with_compressed_events(SMALL),
+}
+LARGE = pytest.mark.parametrize("name", [NAME, PACKED_NAME])
+SMALL_ONES = pytest.mark.parametrize("name", [SMALL_NAME, "packed-" + SMALL_NAME])
 
 Change = tuple[object, ...]
 
@@ -63,19 +75,20 @@ def decode(data: bytes, name: str, sizes: Iterator[int] | None = None) -> tuple[
 
 @cache
 def whole(name: str) -> list[Change]:
-    data = LOG if name == NAME else SMALL
-    found, error = decode(data, name)
+    found, error = decode(LOGS[name], name)
     assert error is None
     return found
 
 
-def boundaries() -> list[Boundary]:
+@cache
+def boundaries(name: str) -> list[Boundary]:
+    log = LOGS[name]
     reader = BinlogReader(["*.*"])
-    reader.start(NAME)
+    reader.start(name)
     found: list[Boundary] = []
     fed = 0
-    while fed < len(LOG):
-        fed += reader.feed(memoryview(LOG)[fed:], rows=1)
+    while fed < len(log):
+        fed += reader.feed(memoryview(log)[fed:], rows=1)
         boundary = reader.take().boundary
         assert boundary is not None
         assert boundary.offset == fed
@@ -83,55 +96,64 @@ def boundaries() -> list[Boundary]:
     return found
 
 
-def test_a_file_cut_anywhere_gives_a_prefix() -> None:
-    rows = whole(SMALL_NAME)
-    for end in range(len(SMALL)):
-        found, error = decode(SMALL[:end], SMALL_NAME)
+@SMALL_ONES
+def test_a_file_cut_anywhere_gives_a_prefix(name: str) -> None:
+    rows = whole(name)
+    for end in range(len(LOGS[name])):
+        found, error = decode(LOGS[name][:end], name)
         assert error is None
         assert found == rows[: len(found)]
 
 
-@given(st.integers(min_value=0, max_value=len(LOG)))
+@LARGE
+@given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_a_large_file_cut_anywhere_gives_a_prefix(end: int) -> None:
-    found, error = decode(LOG[:end], NAME)
+def test_a_large_file_cut_anywhere_gives_a_prefix(name: str, data: st.DataObject) -> None:
+    end = data.draw(st.integers(0, len(LOGS[name])))
+    found, error = decode(LOGS[name][:end], name)
     assert error is None
-    assert found == whole(NAME)[: len(found)]
+    assert found == whole(name)[: len(found)]
 
 
-@given(st.integers(min_value=0, max_value=len(LOG) * 8 - 1))
+@LARGE
+@given(st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_flipped_bit_is_never_decoded(bit: int) -> None:
-    damaged = bytearray(LOG)
+def test_a_flipped_bit_is_never_decoded(name: str, data: st.DataObject) -> None:
+    damaged = bytearray(LOGS[name])
+    bit = data.draw(st.integers(0, len(damaged) * 8 - 1))
     damaged[bit // 8] ^= 1 << bit % 8
-    found, error = decode(bytes(damaged), NAME)
-    assert found == whole(NAME)[: len(found)]
+    found, error = decode(bytes(damaged), name)
+    assert found == whole(name)[: len(found)]
     # A length that became larger reads as an event that is not all there yet; the mark of a file in use is not summed up.
     assert error is None or isinstance(error, CorruptError)
 
 
+@pytest.mark.parametrize("name", LOGS)
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_damage_under_a_right_checksum_is_an_error_or_other_rows(data: st.DataObject) -> None:
-    unchecked = without_checksums()
+def test_damage_under_a_right_checksum_is_an_error_or_other_rows(name: str, data: st.DataObject) -> None:
+    unchecked = without_checksums(name)
     damaged = bytearray(unchecked)
     for _ in range(data.draw(st.integers(1, 8))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     # Values are decoded many rows at a time, yet a broken one ends the log where it stands: as if fed event by event.
-    found, error = decode(bytes(damaged), NAME)
-    found_in_pieces, error_in_pieces = decode(bytes(damaged), NAME, repeat(5000))
+    found, error = decode(bytes(damaged), name)
+    found_in_pieces, error_in_pieces = decode(bytes(damaged), name, repeat(5000))
     assert str(error) == str(error_in_pieces)
     assert found == found_in_pieces
+    with suppress(HeadraceError):
+        skim_file(BytesIO(damaged), name, len(damaged))
 
 
 @cache
-def without_checksums() -> bytes:
+def without_checksums(name: str) -> bytes:
     """The same log as a server with binlog_checksum=NONE writes it: damage goes through to the readers of values."""
-    out = bytearray(LOG[:4])
+    log = LOGS[name]
+    out = bytearray(log[:4])
     offset = 4
-    while offset < len(LOG):
-        kind, length = LOG[offset + 4], struct.unpack_from("<I", LOG, offset + 9)[0]
-        event = bytearray(LOG[offset : offset + length])
+    while offset < len(log):
+        kind, length = log[offset + 4], struct.unpack_from("<I", log, offset + 9)[0]
+        event = bytearray(log[offset : offset + length])
         if kind == 15:
             event[-5] = 0
             event[-4:] = zlib.crc32(event[:-4]).to_bytes(4, "little")
@@ -143,37 +165,41 @@ def without_checksums() -> bytes:
     return bytes(out)
 
 
-def test_a_log_without_checksums_has_the_same_values() -> None:
-    found, error = decode(without_checksums(), NAME)
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_without_checksums_has_the_same_values(name: str) -> None:
+    found, error = decode(without_checksums(name), name)
     assert error is None
-    assert [change[1:] for change in found] == [change[1:] for change in whole(NAME)]
+    assert [change[1:] for change in found] == [change[1:] for change in whole(name)]
 
 
+@LARGE
 @given(st.lists(st.integers(min_value=1, max_value=20_000), min_size=1, max_size=30))
 @settings(max_examples=30, deadline=None)
-def test_pieces_of_any_size_give_the_same_rows(sizes: list[int]) -> None:
+def test_pieces_of_any_size_give_the_same_rows(name: str, sizes: list[int]) -> None:
     def endless() -> Iterator[int]:
         yield from sizes
         while True:
             yield 10_000
 
-    assert decode(LOG, NAME, endless()) == (whole(NAME), None)
+    assert decode(LOGS[name], name, endless()) == (whole(name), None)
 
 
-def test_every_boundary_is_a_place_to_resume() -> None:
-    rows = whole(NAME)
-    found = boundaries()
-    assert len(found) > 10
+@pytest.mark.parametrize("name", LOGS)
+def test_every_boundary_is_a_place_to_resume(name: str) -> None:
+    rows, log = whole(name), LOGS[name]
+    found = boundaries(name)
+    assert len(found) > 2
     assert [boundary.id for boundary in found] == sorted(boundary.id for boundary in found)
     for boundary in found:
         reader = BinlogReader(["*.*"])
-        reader.start(NAME, boundary.offset, commit_ts_us=boundary.commit_ts_us, head=LOG[:4096])
-        assert reader.feed(LOG[boundary.offset :]) == len(LOG) - boundary.offset
+        place = {"expanded": boundary.expanded, "commit_ts_us": boundary.commit_ts_us}
+        reader.start(name, boundary.offset, head=log[:4096], **place)
+        assert reader.feed(log[boundary.offset :]) == len(log) - boundary.offset
         assert changes(reader.take().items) == [row for row in rows if str(row[0]) > str(boundary.id)]
 
 
 def test_no_boundary_within_a_transaction() -> None:
-    end = boundaries()[-3].offset
+    end = boundaries(NAME)[-3].offset
     reader = BinlogReader(["*.*"])
     reader.start(NAME)
     fed = reader.feed(LOG[: end - 40])
@@ -185,11 +211,12 @@ def test_no_boundary_within_a_transaction() -> None:
     assert decoded.boundary.offset == end
 
 
+@LARGE
 @pytest.mark.parametrize("limit", [1, 100, 5000, 1 << 24])
-def test_packets_of_a_connection_give_the_same_rows(limit: int) -> None:
+def test_packets_of_a_connection_give_the_same_rows(name: str, limit: int) -> None:
     reader = BinlogReader(["*.*"], network=True)
-    reader.start(NAME, 4)
-    stream = packets()
+    reader.start(name, 4)
+    stream = packets(name)
     found: list[Change] = []
     fed, there = 0, 0
     while there < len(stream):
@@ -197,19 +224,37 @@ def test_packets_of_a_connection_give_the_same_rows(limit: int) -> None:
         while used := reader.feed(memoryview(stream)[fed:there], rows=limit):
             fed += used
             found.extend(changes(reader.take().items))
-    assert found == whole(NAME)
+    assert found == whole(name)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_connection_begins_at_every_boundary(name: str) -> None:
+    rows = whole(name)
+    for boundary in boundaries(name):
+        reader = BinlogReader(["*.*"], network=True)
+        reader.start(name, boundary.offset, expanded=boundary.expanded, commit_ts_us=boundary.commit_ts_us)
+        stream = packets(name, boundary.offset)
+        assert reader.feed(stream) == len(stream)
+        assert changes(reader.take().items) == [row for row in rows if str(row[0]) > str(boundary.id)]
 
 
 @cache
-def packets() -> bytes:
-    """What a server sends for COM_BINLOG_DUMP at 4: an artificial rotate event, then the file's events, each in a packet."""
-    rotate = struct.pack("<Q", 4) + NAME.encode()
+def packets(name: str, start: int = 4) -> bytes:
+    """What a server sends for COM_BINLOG_DUMP: an artificial rotate event, the format, then the events, each in a packet."""
+    log = LOGS[name]
+    rotate = struct.pack("<Q", start) + name.encode()
     header = struct.pack("<IBIIIH", 0, 4, 9, 19 + len(rotate), 0, 0x20)
     out = bytearray(_packet(header + rotate, 1))
-    offset, sequence = 4, 2
-    while offset < len(LOG):
-        length = struct.unpack_from("<I", LOG, offset + 9)[0]
-        out += _packet(LOG[offset : offset + length], sequence)
+    offset, sequence = start, 2
+    if start > 4:
+        form = bytearray(log[4 : 4 + struct.unpack_from("<I", log, 13)[0]])
+        form[13:17] = bytes(4)
+        form[-4:] = zlib.crc32(form[:-4]).to_bytes(4, "little")
+        out += _packet(bytes(form), sequence)
+        sequence += 1
+    while offset < len(log):
+        length = struct.unpack_from("<I", log, offset + 9)[0]
+        out += _packet(log[offset : offset + length], sequence)
         offset, sequence = offset + length, sequence + 1
     return bytes(out)
 

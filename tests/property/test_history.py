@@ -34,8 +34,8 @@ class Server:
     def __init__(self) -> None:
         self.columns = [Column("id", pa.int64(), "bigint"), Column("a", *SMALL)]
         self.defaults: dict[str, str | None] = {"id": None, "a": None}
-        self.log: list[Rows | Ddl] = []
-        self.id = 0
+        self.log: list[Rows | Ddl] = [Ddl("shop", "CREATE TABLE t (id BIGINT PRIMARY KEY, a INT)", 1, 0)]
+        self.id = 1
 
     def write(self) -> None:
         self.id += 1
@@ -111,6 +111,10 @@ def feed(history: History, log: list[Rows | Ddl]) -> dict[int, TableSchema]:
     for entry in log:
         if isinstance(entry, Rows):
             answers[entry.id] = history.table(entry.table, entry.id)
+            definition = history.definitions.at(("shop", "t"), entry.id)
+            assert definition is not None
+            assert [column.name for column in definition.columns] == [column.name for column in entry.table.columns]
+            assert [key.columns for key in definition.keys] == [entry.table.key]
         else:
             history.statement(entry)
     return answers
@@ -250,5 +254,6 @@ def test_no_statement_whatever_its_text_stops_the_capture(pieces: list[str], pre
         history = empty(directory)
         table = TableSchema(Namespace("mysql", "db1", "shop", "t"), (Column("id", pa.int64(), "bigint"),), ("id",))
         history.table(table, 1)
+        history.statement(Ddl("shop", "CREATE TABLE t (id BIGINT)", 1, 0))
         sql = ("ALTER TABLE t ADD c " if prefix else "") + " ".join(pieces)
         history.statement(Ddl("shop", sql, 2, 0, 0, "UTC"))

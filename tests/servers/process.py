@@ -136,13 +136,15 @@ class Server(ABC):
         """True when a client can log in and ask."""
 
 
-def free_port() -> int:
-    """A port that nobody listens on, from below the range that the kernel hands to outgoing connections.
+def free_port(*taken: int) -> int:
+    """A port that nobody listens on and that is not in `taken`, from below the range that the kernel hands to outgoing connections.
 
     A port of that range could be taken by some client between our look and the server's start, or during a restart.
     """
     first = 20000 + os.getpid() * 7 % 10000
     for port in [*range(first, 32000), *range(20000, first)]:
+        if port in taken:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -16,7 +16,7 @@ GROUND = {"errors", "model", "retry", "files", "crash", "registry", "_native", "
 ALLOWED: dict[str, set[str]] = {
     "ums": set(),
     "log": set(),
-    "codec": set(),
+    "codec": {"ums"},
     "lake": {"ums"},
     "sinks": {"ums", "lake"},
     "capture": {"codec", "log", "ums"},
@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
 
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"stream"},
+    "confluent_kafka": {"log.kafka"},
     "psycopg": {"sinks.database.postgresql"},
     "sqlite3": {"sinks.database.sqlite"},
     "pymysql": {"sinks.database.mysql", "capture.replica"},

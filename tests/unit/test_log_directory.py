@@ -18,9 +18,9 @@ from headrace.errors import (
 )
 from headrace.log import index
 from headrace.log.base import Entry, Span
-from headrace.log.directory import DirectoryLog, Retention
+from headrace.log.directory import DirectoryLog
 from headrace.log.disk import Disk
-from headrace.log.retention import HOUR_MS, Closed, Keep, expired
+from headrace.log.retention import HOUR_MS, Closed, Keep, Retention, expired
 
 EVERYTHING = Span(0, 1 << 60)
 
@@ -137,6 +137,15 @@ def test_impossible_names(tmp_path: Path, topic: str, partition: int) -> None:
     with pytest.raises(ConfigError) as raised:
         open_log(tmp_path / "log").append(topic, partition, [entry(b"a")])
     assert raised.value.fix
+
+
+def test_offsets_start_at_zero_and_have_no_gaps(tmp_path: Path) -> None:
+    log = DirectoryLog(DirectoryLog.Config(path=tmp_path / "log"))
+    entries = [Entry(b"k", b"v", 0)] * 2
+    assert [log.append("t", 0, entries) for _ in range(2)] == [Span(0, 2), Span(2, 4)]
+    assert [record.offset for record in log.read("t", 0, Span(0, 9))] == [0, 1, 2, 3]
+    assert dict(log.spans("t")) == {0: Span(0, 4)}
+    log.close()
 
 
 def test_a_second_writer_is_told_who_holds_the_partition(tmp_path: Path) -> None:

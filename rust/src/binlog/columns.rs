@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, TimeUnit};
 
+use super::addresses::Address;
 use super::cells::Cell;
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::decimal::Layout;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::inflate;
 use super::lanes::{BytesLane, DecodedBytesLane, Lane, Scalar, ScalarLane, Text, TextLane};
@@ -98,6 +100,8 @@ pub struct Traits {
     pub labels: Option<Arc<[String]>>,
     pub geometry: Option<u64>,
     pub dimensions: Option<u64>,
+    /// What BINARY really is, known only from a definition.
+    pub address: Option<Address>,
 }
 
 impl Traits {
@@ -108,6 +112,11 @@ impl Traits {
             return (high, usize::from(low));
         }
         (high | 0x30, usize::from(low) | usize::from((high & 0x30) ^ 0x30) << 4)
+    }
+
+    /// The bytes that a CHAR or BINARY can have.
+    pub fn char_bytes(&self) -> usize {
+        self.unpacked().1
     }
 
     /// The real type: CHAR's code also stands for ENUM and SET.
@@ -127,13 +136,20 @@ impl Traits {
         matches!(self.code, TINY | SHORT | INT24 | LONG | LONGLONG | FLOAT | DOUBLE | NEWDECIMAL | YEAR)
     }
 
-    /// Columns that the list of character sets in the metadata counts.
+    /// Columns that may hold characters.
     pub fn is_character(&self) -> bool {
         use code::{BLOB, BLOB_COMPRESSED, STRING, TINY_BLOB, VAR_STRING, VARCHAR, VARCHAR_COMPRESSED};
         matches!(
             self.real_code(),
             STRING | VAR_STRING | VARCHAR | TINY_BLOB..=BLOB | BLOB_COMPRESSED | VARCHAR_COMPRESSED
         )
+    }
+
+    /// Columns that the list of character sets in the metadata counts; some as bytes without characters.
+    pub fn has_collation(&self, family: Family) -> bool {
+        self.is_character()
+            || (self.code == code::GEOMETRY && family == Family::MariaDb)
+            || (self.code == code::VECTOR && family == Family::MySql)
     }
 
     fn word(&self) -> usize {
@@ -231,10 +247,11 @@ impl Shape {
                 })
             }
             code::VARCHAR | code::VAR_STRING => characters("varchar", "varbinary", traits.word(), 0, traits.charset()?),
-            code::STRING => match traits.unpacked() {
-                (code::ENUM, bytes) => labels(traits, "enum", bytes)?,
-                (code::SET, bytes) => labels(traits, "set", bytes)?,
-                (_, length) => characters("char", "binary", length, length, traits.charset()?),
+            code::STRING => match (traits.unpacked(), traits.address) {
+                ((code::ENUM, bytes), _) => labels(traits, "enum", bytes)?,
+                ((code::SET, bytes), _) => labels(traits, "set", bytes)?,
+                (_, Some(address)) => text(address.name(), Size::Prefixed(1), move || address),
+                ((_, length), None) => characters("char", "binary", length, length, traits.charset()?),
             },
             code::ENUM | code::SET => {
                 let name = if traits.code == code::ENUM { "enum" } else { "set" };
@@ -382,16 +399,24 @@ fn labels(traits: &Traits, name: &str, bytes: usize) -> Read<Shape> {
     })
 }
 
+/// Kinds of geometry by their numbers.
+const GEOMETRIES: [&str; 8] = [
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+];
+
 fn geometry(kind: Option<u64>) -> &'static str {
-    const KINDS: [&str; 8] = [
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geometrycollection",
-    ];
-    kind.and_then(|kind| usize::try_from(kind).ok()).and_then(|kind| KINDS.get(kind)).copied().unwrap_or("geometry")
+    let name = kind.and_then(|kind| usize::try_from(kind).ok()).and_then(|kind| GEOMETRIES.get(kind));
+    name.copied().unwrap_or("geometry")
+}
+
+/// The number of a kind of geometry.
+pub fn geometry_number(name: &str) -> Option<u64> {
+    GEOMETRIES.iter().zip(0..).find(|(known, _)| **known == name).map(|(_, number)| number)
 }

@@ -1,12 +1,17 @@
 //! The decoder: bytes of a log in, batches and transaction boundaries out. No connection, no clock, no files.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::compressed::Compressed;
 use super::cursor::Cursor;
-use super::event::{self, Format, Gtid, Header, Opening, Query, Rotate, kind};
+use super::definition::Definition;
+use super::event::{self, Family, Format, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
+use super::gtid::{Gtid, GtidSet};
 use super::include::Include;
+use super::payload::Payload;
 use super::pending::{Ddl, Item, Pending};
 use super::place::Place;
 use super::refusals;
@@ -15,18 +20,39 @@ use super::statement::{self, Statement};
 use super::table_map::Table;
 use super::tables::Tables;
 
-/// When to hand over: at the first end of a transaction with this much pending.
+/// When to hand over: at the first end of a transaction with this much pending, within one only with `WITHIN` at least.
 #[derive(Clone, Copy)]
 pub struct Stop {
     pub rows: usize,
     pub bytes: usize,
+    /// Also behind each statement that changes what tables are.
+    pub at_ddl: bool,
 }
+
+/// What is known of the log before the place at which decoding starts.
+pub struct Before<'s> {
+    /// Bytes that decompression has added before the offset.
+    pub expanded: u64,
+    /// All transactions; empty when they are not known.
+    pub gtids: &'s str,
+    /// What is added to the numbers of files in ids.
+    pub renumbered: i64,
+    /// The newest commit time: later ones do not go below it.
+    pub commit_ts_us: i64,
+    /// Rows are passed over up to the first transaction that was committed at this time or later.
+    pub skip_until_us: i64,
+}
+
+/// A transaction can be larger than memory, and a few bytes of it can hold millions of rows.
+const WITHIN: Stop = Stop { rows: 1 << 16, bytes: 16 << 20, at_ddl: false };
 
 /// A position between transactions.
 pub struct Boundary {
     pub file: Arc<str>,
     pub offset: u64,
-    pub gtid: String,
+    pub expanded: u64,
+    /// All transactions up to here; empty when that is not known, or transactions have no names.
+    pub gtids: String,
     pub id: i64,
     pub commit_ts_us: i64,
 }
@@ -47,11 +73,18 @@ pub struct Decoder {
     tables: Tables,
     network: bool,
     place: Place,
+    /// Where decoding started. A server that is asked by GTIDs begins at the start of that file, and sends nothing that is known;
+    /// no boundary before this place is handed out.
+    started: Place,
     expects_magic: bool,
     format: Option<Format>,
     transaction: Transaction,
+    /// The compressed transaction whose events are coming out; `place` stays where its event begins.
+    payload: Option<Payload>,
     commit_ts_us: i64,
-    gtid: Gtid,
+    skip_until_us: i64,
+    /// All transactions so far; None until the start or the log tells which came before.
+    executed: Option<GtidSet>,
     /// The newest place between two transactions that was reached since the last `take`.
     complete: Option<Place>,
     pending: Pending,
@@ -60,16 +93,19 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(include: Include, before_images: bool, network: bool) -> Self {
+    pub fn new(include: Include, before_images: bool, network: bool, names_required: bool) -> Self {
         Self {
-            tables: Tables::new(include, before_images),
+            tables: Tables::new(include, before_images, names_required),
             network,
             place: Place::none(),
+            started: Place::none(),
             expects_magic: false,
             format: None,
             transaction: Transaction::default(),
+            payload: None,
             commit_ts_us: i64::MIN,
-            gtid: Gtid::None,
+            skip_until_us: i64::MIN,
+            executed: None,
             complete: None,
             pending: Pending::default(),
             failed: None,
@@ -78,14 +114,18 @@ impl Decoder {
     }
 
     /// Begins afresh at a place: what is pending, and a transaction under way, are forgotten; tables keep their indexes.
-    pub fn start(&mut self, file: &str, offset: u64, commit_ts_us: i64) -> Read<()> {
-        self.place = Place::new(file, offset)?;
+    pub fn start(&mut self, file: &str, offset: u64, before: &Before<'_>) -> Read<()> {
+        self.executed = if before.gtids.is_empty() { None } else { Some(GtidSet::parse(before.gtids)?) };
+        self.place = Place::new(file, offset, before.renumbered)?.expanded_by(before.expanded);
         self.place.id(offset)?;
+        self.started = self.place.clone();
         self.expects_magic = offset == 0 && !self.network;
         self.format = None;
         self.tables.forget_ids();
         self.transaction = Transaction::default();
-        self.commit_ts_us = commit_ts_us;
+        self.payload = None;
+        self.commit_ts_us = before.commit_ts_us;
+        self.skip_until_us = before.skip_until_us;
         self.complete = None;
         self.pending = Pending::default();
         self.failed = None;
@@ -142,6 +182,13 @@ impl Decoder {
 
     fn feed_until(&mut self, data: &[u8], stop: Stop, used: &mut usize) -> Read<()> {
         loop {
+            if let Some(payload) = self.payload.take() {
+                self.take_inner_event(payload)?;
+                if self.is_enough(stop) {
+                    break;
+                }
+                continue;
+            }
             let rest = data.get(*used..).unwrap_or_default();
             if self.expects_magic {
                 let Some(magic) = rest.first_chunk() else { break };
@@ -158,17 +205,26 @@ impl Decoder {
                 }
                 break;
             };
-            self.take_event(&frame.event)?;
+            self.take_event(frame.event)?;
             *used += frame.used;
-            if self.at_boundary() && (self.pending.rows >= stop.rows || self.pending.bytes >= stop.bytes) {
+            if self.is_enough(stop) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn take_event(&mut self, event: &[u8]) -> Read<()> {
-        let header = Header::read(event)?;
+    fn is_enough(&self, stop: Stop) -> bool {
+        if stop.at_ddl && self.behind_ddl() {
+            return true;
+        }
+        let (rows, bytes) = (self.pending.rows, self.pending.bytes);
+        (rows >= stop.rows || bytes >= stop.bytes)
+            && (self.at_boundary() || rows >= stop.rows.max(WITHIN.rows) || bytes >= stop.bytes.max(WITHIN.bytes))
+    }
+
+    fn take_event(&mut self, event: Cow<'_, [u8]>) -> Read<()> {
+        let header = Header::read(&event)?;
         let length = event.len() as u64;
         let end = if !self.network {
             let end = self.place.offset + length;
@@ -189,8 +245,13 @@ impl Decoder {
             self.place.offset = end.checked_sub(length).ok_or_else(|| Fault::corrupt("an event before its file"))?;
             end
         };
-        let body = self.body(event, &header)?;
-        let next = self.dispatch(&header, event, body)?;
+        let body = self.body(&event, &header)?;
+        if header.kind == kind::TRANSACTION_PAYLOAD {
+            let body_end = event::HEADER_BYTES + body.len();
+            self.payload = Some(Payload::open(event, body_end, &self.place, end)?);
+            return Ok(());
+        }
+        let next = self.dispatch(&header, &event, body, self.place.offset)?;
         match next {
             Some(next) => {
                 self.pending.carry()?;
@@ -198,43 +259,65 @@ impl Decoder {
             }
             None => self.place.offset = end,
         }
-        if !self.transaction.open {
+        self.note_complete();
+        Ok(())
+    }
+
+    /// Takes one event out of a compressed transaction; behind the last one, its place is passed.
+    fn take_inner_event(&mut self, mut payload: Payload) -> Read<()> {
+        let Some((event, at)) = payload.next()? else {
+            self.place.offset = payload.end;
+            self.place.expanded += payload.added;
+            self.note_complete();
+            return Ok(());
+        };
+        let body = event.get(event::HEADER_BYTES..).unwrap_or_default();
+        self.dispatch(&Header::read(event)?, event, body, at)?;
+        self.payload = Some(payload);
+        Ok(())
+    }
+
+    fn note_complete(&mut self) {
+        if !self.transaction.open && !self.place.is_before(&self.started) {
             self.complete = Some(self.place.clone());
         }
-        Ok(())
     }
 
     /// What is between header and checksum; the checksum is verified.
     fn body<'e>(&self, event: &'e [u8], header: &Header) -> Read<&'e [u8]> {
-        let body = |end: usize| event.get(event::HEADER_BYTES..end).ok_or_else(|| Fault::short(end, event.len()));
-        let without = event.len() - event::CHECKSUM_BYTES;
+        const UNSIGNED: Format = Format { checksums: false, family: Family::MySql };
+        const SIGNED: Format = Format { checksums: true, family: Family::MySql };
         match self.format {
-            _ if header.kind == kind::FORMAT_DESCRIPTION => body(event.len()),
-            Some(Format { checksums: false }) => body(event.len()),
-            Some(Format { checksums: true }) if event::checksum_fits(event) => body(without),
-            Some(Format { checksums: true }) => Err(Fault::corrupt("the checksum of the event is wrong")),
+            _ if header.kind == kind::FORMAT_DESCRIPTION => UNSIGNED.body(event),
+            Some(format) if !format.checksums || event::checksum_fits(event) => format.body(event),
+            Some(_) => Err(Fault::corrupt("the checksum of the event is wrong")),
             // A server begins with an artificial event, before anything says whether there are checksums.
-            None if self.network && event::checksum_fits(event) => body(without),
-            None if self.network => body(event.len()),
+            None if self.network && event::checksum_fits(event) => SIGNED.body(event),
+            None if self.network => UNSIGNED.body(event),
             None => Err(Fault::corrupt("an event before the format description")),
         }
     }
 
-    /// Does what the event says; returns the place that follows it when that is in another file.
-    fn dispatch(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Read<Option<Place>> {
+    /// Does what the event says, whose ids count from `at`; returns the place that follows it when that is in another file.
+    fn dispatch(&mut self, header: &Header, event: &[u8], body: &[u8], at: u64) -> Read<Option<Place>> {
         let cursor = Cursor::new(body);
         if let Some(layout) = Layout::of(header.kind) {
-            self.rows(header, &Rows::read(cursor, layout)?, event::HEADER_BYTES + body.len())?;
+            self.rows(header, &Rows::read(cursor, layout)?, event::HEADER_BYTES + body.len(), at)?;
             return Ok(None);
         }
         match header.kind {
-            kind::TABLE_MAP => self.tables.take_map(cursor)?,
-            kind::QUERY => self.query(header, &Query::read(cursor)?)?,
+            kind::TABLE_MAP => {
+                let family = self.format.map_or(Family::MySql, |format| format.family);
+                self.tables.take_map(cursor, family)?;
+            }
+            kind::QUERY => self.query(header, &Query::read(cursor)?, at)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,
             kind::ANONYMOUS_GTID => self.open_transaction(Opening::mysql(cursor, true)?)?,
             kind::GTID_TAGGED => self.open_transaction(Opening::tagged(cursor)?)?,
             kind::MARIADB_GTID => self.open_transaction(Opening::mariadb(cursor, header)?)?,
+            kind::PREVIOUS_GTIDS => self.came_before(&GtidSet::read_mysql(cursor)?),
+            kind::MARIADB_GTID_LIST => self.came_before(&GtidSet::read_mariadb(cursor)?),
             kind::FORMAT_DESCRIPTION => {
                 self.require_no_open_rows()?;
                 self.tables.forget_ids();
@@ -242,11 +325,25 @@ impl Decoder {
             }
             kind::ROTATE if self.network => {
                 let rotate = Rotate::read(cursor)?;
-                return Place::new(&rotate.file, rotate.offset).map(Some);
+                return self.place.in_file(&rotate.file, rotate.offset).map(Some);
             }
+            kind if Compressed::is(kind) => self.compressed(header, &Compressed::read(kind, body)?)?,
             _ => refusals::check_harmless(header, self.network)?,
         }
         Ok(None)
+    }
+
+    /// Does what the event says when it is unpacked; rows that nobody wants are not.
+    fn compressed(&mut self, header: &Header, packed: &Compressed<'_>) -> Read<()> {
+        let at = self.place.offset;
+        let rows = Layout::of(packed.kind).map(|layout| Rows::read(Cursor::new(packed.front), layout)).transpose()?;
+        if rows.map_or(Ok(true), |rows| self.tables.wants_rows(rows.table_id))? {
+            self.dispatch(&header.with_kind(packed.kind), &[], &packed.unpack()?, at)?;
+        } else {
+            self.transaction.open = true;
+        }
+        self.place.expanded += packed.added();
+        Ok(())
     }
 
     fn open_transaction(&mut self, opening: Opening) -> Read<()> {
@@ -262,10 +359,15 @@ impl Decoder {
         Ok(())
     }
 
+    /// What a file says of the transactions before it. They may be fewer than those known: another server's log begins elsewhere.
+    fn came_before(&mut self, gtids: &GtidSet) {
+        self.executed = Some(self.executed.take().map_or_else(|| gtids.clone(), |known| known.union(gtids)));
+    }
+
     fn end_transaction(&mut self) {
         let ended = std::mem::take(&mut self.transaction);
-        if ended.gtid != Gtid::None {
-            self.gtid = ended.gtid;
+        if let Some(executed) = &mut self.executed {
+            executed.add(&ended.gtid);
         }
     }
 
@@ -289,13 +391,13 @@ impl Decoder {
         self.transaction.commit_ts_us.get_or_insert(header.ts_us());
     }
 
-    fn query(&mut self, header: &Header, query: &Query) -> Read<()> {
+    fn query(&mut self, header: &Header, query: &Query, at: u64) -> Read<()> {
         let Some(statement) = statement::classify(&query.sql) else { return Ok(()) };
         match statement {
             Statement::Begin | Statement::XaStart => self.begin(header),
             Statement::Alone => self.end_statement(),
             Statement::Ddl => {
-                self.add_ddl(header, query)?;
+                self.add_ddl(header, query, at)?;
                 self.end_statement();
             }
             Statement::Rollback | Statement::RollbackTo if self.transaction.rows => return Err(refusals::rolled_back()),
@@ -310,19 +412,29 @@ impl Decoder {
         Ok(())
     }
 
-    fn add_ddl(&mut self, header: &Header, query: &Query) -> Read<()> {
+    fn add_ddl(&mut self, header: &Header, query: &Query, at: u64) -> Read<()> {
         let ddl = Ddl {
             schema: query.schema.clone(),
             sql: query.sql.clone(),
             file: self.place.file.clone(),
             offset: self.place.offset,
-            id: self.place.id(self.place.offset)?,
+            id: self.place.id(at)?,
             ts_us: self.transaction.ts_us.unwrap_or(header.ts_us()),
             started_us: header.ts_us() + i64::from(query.micros),
             time_zone: query.time_zone.clone(),
+            server_charset: query.server_charset,
         };
         self.advance_commit_ts(header);
         self.pending.add_ddl(ddl)
+    }
+
+    /// Once a transaction is young enough, all that follow are taken, whatever the servers' clocks do.
+    fn is_too_old(&mut self, header: &Header) -> bool {
+        let too_old = self.transaction.commit_ts_us.unwrap_or(header.ts_us()) < self.skip_until_us;
+        if !too_old {
+            self.skip_until_us = i64::MIN;
+        }
+        too_old
     }
 
     /// Commit time never goes back, whatever the servers' clocks do.
@@ -331,21 +443,20 @@ impl Decoder {
         self.commit_ts_us = self.commit_ts_us.max(commit_ts_us);
     }
 
-    fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize) -> Read<()> {
+    fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize, at: u64) -> Read<()> {
         self.transaction.open = true;
-        if !self.tables.wants_rows(rows.table_id)? {
+        if !self.tables.wants_rows(rows.table_id)? || self.is_too_old(header) {
             return Ok(());
         }
         self.advance_commit_ts(header);
-        let offset = self.place.offset;
         let stamp = Stamp {
-            event_id: self.place.id(offset)?,
-            event_offset: i64::try_from(offset).unwrap_or(i64::MAX),
+            event_id: self.place.id(at)?,
+            event_offset: i64::try_from(self.place.offset).unwrap_or(i64::MAX),
             event_bytes,
             ts_us: self.transaction.ts_us.unwrap_or(header.ts_us()),
             commit_ts_us: self.commit_ts_us,
         };
-        self.place.id(offset + event_bytes as u64)?;
+        self.place.id(at + event_bytes as u64)?;
         let Some(target) = self.tables.target(rows.table_id) else { return Ok(()) };
         self.transaction.rows = true;
         self.pending.add(&target, rows, &stamp)
@@ -353,7 +464,7 @@ impl Decoder {
 
     pub fn take(&mut self) -> Read<(Vec<Item>, Option<Boundary>)> {
         let items = self.pending.take()?;
-        let complete = self.complete.take().filter(|_| !self.transaction.rows);
+        let complete = self.complete.take().filter(|_| !self.transaction.rows && self.payload.is_none());
         Ok((items, complete.map(|place| self.boundary(place)).transpose()?))
     }
 
@@ -362,7 +473,8 @@ impl Decoder {
             id: place.id(place.offset)?,
             file: place.file,
             offset: place.offset,
-            gtid: self.gtid.to_string(),
+            expanded: place.expanded,
+            gtids: self.executed.as_ref().map(GtidSet::to_string).unwrap_or_default(),
             commit_ts_us: self.commit_ts_us,
         })
     }
@@ -371,7 +483,7 @@ impl Decoder {
         if let Some(fault) = &self.failed {
             return Err(fault.clone());
         }
-        if self.incomplete_at.is_some() || self.expects_magic {
+        if self.incomplete_at.is_some() || self.expects_magic || self.payload.is_some() {
             return Err(Fault::corrupt("the file ends in the middle of an event").at(&self.place));
         }
         if self.transaction.rows {
@@ -389,7 +501,20 @@ impl Decoder {
     }
 
     pub fn at_boundary(&self) -> bool {
-        !self.transaction.open
+        !self.transaction.open && self.payload.is_none()
+    }
+
+    pub fn in_payload(&self) -> bool {
+        self.payload.is_some()
+    }
+
+    /// The newest that was decoded and not taken is a statement.
+    pub fn behind_ddl(&self) -> bool {
+        self.pending.ends_with_ddl()
+    }
+
+    pub fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.tables.define(schema, table, definition);
     }
 
     pub fn incomplete_at(&self) -> Option<u64> {

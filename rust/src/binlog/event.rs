@@ -4,11 +4,10 @@
 //! event = timestamp u32 | type u8 | server id u32 | length u32 | end position u32 | flags u16 | body | CRC32 (when switched on)
 //! ```
 
-use std::fmt;
-
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
+use super::gtid::{Gtid, Origin};
 
 pub const HEADER_BYTES: usize = 19;
 pub const CHECKSUM_BYTES: usize = 4;
@@ -96,6 +95,12 @@ impl Header {
         self.flags & IGNORABLE_FLAG != 0
     }
 
+    /// The header of the same event in another form.
+    #[must_use]
+    pub fn with_kind(self, kind: u8) -> Self {
+        Self { kind, ..self }
+    }
+
     pub fn ts_us(&self) -> i64 {
         i64::from(self.seconds) * 1_000_000
     }
@@ -123,10 +128,19 @@ pub fn checksum_fits(event: &[u8]) -> bool {
     crc32fast::hash(body) == u32::from_le_bytes(*stored)
 }
 
-/// What a format description says: whether events end with a checksum.
+/// What a format description says.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
+    /// Events end with a checksum.
     pub checksums: bool,
+    pub family: Family,
+}
+
+/// Who wrote the log. Both write the same events, but not in every particular.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    MySql,
+    MariaDb,
 }
 
 impl Format {
@@ -143,7 +157,10 @@ impl Format {
         let mut body = Cursor::new(event);
         body.skip(HEADER_BYTES)?;
         let version = body.u16()?;
-        body.skip(50 + 4)?;
+        let server = body.bytes(50)?;
+        let is_mariadb = server.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb"));
+        let family = if is_mariadb { Family::MariaDb } else { Family::MySql };
+        body.skip(4)?;
         let header_bytes = body.u8()?;
         if version != 4 || usize::from(header_bytes) != HEADER_BYTES {
             return Err(Fault::corrupt(format!(
@@ -151,10 +168,16 @@ impl Format {
             )));
         }
         match algorithm {
-            Some(0) => Ok(Self { checksums: false }),
-            Some(1) => Ok(Self { checksums: true }),
+            Some(0) => Ok(Self { checksums: false, family }),
+            Some(1) => Ok(Self { checksums: true, family }),
             _ => Err(Fault::corrupt("the format description names a checksum that does not exist")),
         }
+    }
+
+    /// What is between an event's header and its checksum, which is not verified.
+    pub fn body(self, event: &[u8]) -> Read<&[u8]> {
+        let end = if self.checksums { event.len().saturating_sub(CHECKSUM_BYTES) } else { event.len() };
+        event.get(HEADER_BYTES..end).ok_or_else(|| Fault::short(HEADER_BYTES + CHECKSUM_BYTES, event.len()))
     }
 
     /// The mark of a file in use is set when its checksum has been written already.
@@ -174,6 +197,8 @@ pub struct Query {
     pub time_zone: Option<String>,
     /// The fraction of the second at which the statement began; written when the statement used it.
     pub micros: u32,
+    /// The server's character set, which a schema gets without one of its own.
+    pub server_charset: Option<&'static str>,
 }
 
 impl Query {
@@ -188,7 +213,8 @@ impl Query {
         let schema = String::from_utf8_lossy(body.bytes(schema_bytes)?).into_owned();
         body.skip(1)?;
         let charset = status.charset.unwrap_or(Charset::Utf8 { max_bytes: 4 });
-        Ok(Self { schema, sql: charset.decode_lossy(body.rest()), time_zone: status.time_zone, micros: status.micros })
+        let Status { time_zone, micros, server_charset, .. } = status;
+        Ok(Self { schema, sql: charset.decode_lossy(body.rest()), time_zone, micros, server_charset })
     }
 }
 
@@ -199,6 +225,7 @@ struct Status {
     charset: Option<Charset>,
     time_zone: Option<String>,
     micros: u32,
+    server_charset: Option<&'static str>,
 }
 
 impl Status {
@@ -213,7 +240,8 @@ impl Status {
                 }
                 4 => {
                     self.charset = Charset::of_collation(u64::from(status.u16()?));
-                    status.skip(4)?;
+                    status.skip(2)?;
+                    self.server_charset = Charset::name_of(u64::from(status.u16()?));
                 }
                 5 => self.time_zone = Some(String::from_utf8_lossy(status.prefixed::<1>()?).into_owned()),
                 6 => {
@@ -256,38 +284,6 @@ impl Rotate {
     }
 }
 
-/// The name of a transaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Gtid {
-    #[default]
-    None,
-    MySql {
-        source: [u8; 16],
-        tag: String,
-        number: u64,
-    },
-    MariaDb {
-        domain: u32,
-        server: u32,
-        sequence: u64,
-    },
-}
-
-impl fmt::Display for Gtid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => Ok(()),
-            Self::MariaDb { domain, server, sequence } => write!(f, "{domain}-{server}-{sequence}"),
-            Self::MySql { source, tag, number } => {
-                for (place, byte) in source.iter().enumerate() {
-                    write!(f, "{}{byte:02x}", if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" })?;
-                }
-                write!(f, "{}{tag}:{number}", if tag.is_empty() { "" } else { ":" })
-            }
-        }
-    }
-}
-
 /// What the event that opens a transaction says.
 #[derive(Debug, Default)]
 pub struct Opening {
@@ -304,7 +300,8 @@ impl Opening {
         const HAS_ORIGINAL: u64 = 1 << 55;
         body.skip(1)?;
         let (source, number) = (body.array()?, body.u64()?);
-        let gtid = if anonymous { Gtid::None } else { Gtid::MySql { source, tag: String::new(), number } };
+        let gtid =
+            if anonymous { Gtid::None } else { Gtid::MySql { origin: Origin { source, tag: String::new() }, number } };
         let mut opening = Self { gtid, ..Self::default() };
         if body.left() < 1 + 16 + 7 || body.u8()? != 2 {
             return Ok(opening);
@@ -357,7 +354,7 @@ impl Opening {
             }
         }
         opening.original_commit_us = opening.original_commit_us.or(opening.immediate_commit_us);
-        opening.gtid = Gtid::MySql { source, tag, number };
+        opening.gtid = Gtid::MySql { origin: Origin { source, tag }, number };
         Ok(opening)
     }
 }
@@ -376,17 +373,6 @@ fn varying(cursor: &mut Cursor<'_>) -> Read<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_transactions() {
-        let source = *b"\x3e\x11\xfa\x47\x71\xca\x11\xe1\x9e\x33\xc8\x0a\xa9\x42\x95\x62";
-        let plain = Gtid::MySql { source, tag: String::new(), number: 23 };
-        assert_eq!(plain.to_string(), "3e11fa47-71ca-11e1-9e33-c80aa9429562:23");
-        let tagged = Gtid::MySql { source, tag: "blue".to_owned(), number: 23 };
-        assert_eq!(tagged.to_string(), "3e11fa47-71ca-11e1-9e33-c80aa9429562:blue:23");
-        assert_eq!(Gtid::MariaDb { domain: 0, server: 10, sequence: 7 }.to_string(), "0-10-7");
-        assert_eq!(Gtid::None.to_string(), "");
-    }
 
     #[test]
     fn what_a_query_says_of_its_session() {

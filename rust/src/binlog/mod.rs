@@ -14,15 +14,21 @@
 //! `lanes`. Row images are taken apart by sizes alone (`image`, `cells`), then each lane carries the values of its column into an
 //! Arrow array (`rows`, `pending`). Tables that nobody wants are stepped over.
 
+mod addresses;
 mod cells;
 mod charset;
+#[rustfmt::skip]
+mod charset_pages;
 mod columns;
+mod compressed;
 mod cursor;
 mod decimal;
 mod decoder;
+mod definition;
 mod event;
 mod fault;
 mod frame;
+mod gtid;
 mod image;
 mod include;
 mod inflate;
@@ -30,16 +36,18 @@ mod json;
 mod json_diff;
 mod lanes;
 mod notes;
+mod payload;
 mod pending;
 mod place;
 pub mod python;
 mod refusals;
 mod rows;
 mod scalars;
+mod skim;
 mod statement;
 mod strings;
 mod table_map;
 mod tables;
-mod temporal;
+pub(crate) mod temporal;
 mod texts;
 mod utf8;

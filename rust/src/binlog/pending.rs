@@ -23,6 +23,8 @@ pub struct Ddl {
     /// When the statement began at the server: what `CURRENT_TIMESTAMP` is in it.
     pub started_us: i64,
     pub time_zone: Option<String>,
+    /// The character set that a schema gets without one of its own.
+    pub server_charset: Option<&'static str>,
 }
 
 pub enum Item {
@@ -100,6 +102,11 @@ impl Pending {
         self.bytes += ddl.sql.len();
         self.items.push(Item::Ddl(ddl));
         Ok(())
+    }
+
+    /// A statement is the newest that there is.
+    pub fn ends_with_ddl(&self) -> bool {
+        self.order.is_empty() && matches!(self.items.last(), Some(Item::Ddl(_)))
     }
 
     pub fn take(&mut self) -> Read<Vec<Item>> {

@@ -1,17 +1,19 @@
 //! The decoder as Python sees it. Whole buffers cross, the interpreter's lock is released while they are decoded.
 
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow_array::{Array, RecordBatch, StructArray};
-use arrow_schema::ArrowError;
+use arrow_array::RecordBatch;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::decoder::{self, Decoder, Stop};
+use super::decoder::{self, Before, Decoder, Stop};
+use super::definition::Definition;
 use super::fault::{Blame, Fault};
+use super::gtid;
 use super::include::Include;
 use super::pending::{self, Item};
+use super::skim::Skim;
+use crate::border;
 
 /// The fault as one of headrace's errors.
 #[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
@@ -28,11 +30,6 @@ fn raise(py: Python<'_>, fault: Fault) -> PyErr {
         Ok(PyErr::from_value(error))
     };
     error().unwrap_or_else(|error| error)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
-fn arrow_error(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
 }
 
 /// The bytes of a buffer, for as long as the buffer is held.
@@ -56,22 +53,36 @@ pub struct BinlogDecoder {
 #[pymethods]
 impl BinlogDecoder {
     #[new]
-    #[pyo3(signature = (*, include, columns=Vec::new(), before_images=false, network=false))]
+    #[pyo3(signature = (*, include, columns=Vec::new(), before_images=false, network=false, names_required=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
     fn new(
         include: Vec<String>,
         columns: Vec<(String, Vec<String>)>,
         before_images: bool,
         network: bool,
+        names_required: bool,
     ) -> PyResult<Self> {
         let include = Include::new(&include, &columns).map_err(|pattern| {
             PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
         })?;
-        Ok(Self { decoder: Decoder::new(include, before_images, network) })
+        Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })
     }
 
-    fn start(&mut self, py: Python<'_>, file: &str, offset: u64, commit_ts_us: i64) -> PyResult<()> {
-        self.decoder.start(file, offset, commit_ts_us).map_err(|fault| raise(py, fault))
+    #[pyo3(signature = (file, offset, *, expanded, gtids, renumbered, commit_ts_us, skip_until_us))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python method")]
+    fn start(
+        &mut self,
+        py: Python<'_>,
+        file: &str,
+        offset: u64,
+        expanded: u64,
+        gtids: &str,
+        renumbered: i64,
+        commit_ts_us: i64,
+        skip_until_us: i64,
+    ) -> PyResult<()> {
+        let before = Before { expanded, gtids, renumbered, commit_ts_us, skip_until_us };
+        self.decoder.start(file, offset, &before).map_err(|fault| raise(py, fault))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
@@ -79,7 +90,7 @@ impl BinlogDecoder {
         self.decoder.prime(slice(&head)?).map_err(|fault| raise(py, fault))
     }
 
-    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes))]
+    #[pyo3(signature = (data, *, stop_after_rows, stop_after_bytes, stop_at_ddl=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
     fn feed(
         &mut self,
@@ -87,9 +98,10 @@ impl BinlogDecoder {
         data: PyBuffer<u8>,
         stop_after_rows: usize,
         stop_after_bytes: usize,
+        stop_at_ddl: bool,
     ) -> PyResult<usize> {
         let bytes = slice(&data)?;
-        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes };
+        let stop = Stop { rows: stop_after_rows, bytes: stop_after_bytes, at_ddl: stop_at_ddl };
         py.detach(|| self.decoder.feed(bytes, stop)).map_err(|fault| raise(py, fault))
     }
 
@@ -101,6 +113,11 @@ impl BinlogDecoder {
         });
         let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
         Ok(Batches { items: items.collect::<PyResult<_>>()?, boundary })
+    }
+
+    #[pyo3(signature = (schema, table, definition))]
+    fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        self.decoder.define(schema, table, definition);
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
@@ -130,8 +147,87 @@ impl BinlogDecoder {
     }
 
     #[getter]
+    fn in_payload(&self) -> bool {
+        self.decoder.in_payload()
+    }
+
+    #[getter]
+    fn behind_ddl(&self) -> bool {
+        self.decoder.behind_ddl()
+    }
+
+    #[getter]
     fn incomplete_event_at(&self) -> Option<u64> {
         self.decoder.incomplete_at()
+    }
+}
+
+/// A set of transactions.
+#[pyclass(module = "headrace._native", frozen)]
+pub struct GtidSet(gtid::GtidSet);
+
+#[pymethods]
+impl GtidSet {
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
+        gtid::GtidSet::parse(text).map(Self).map_err(|fault| raise(py, fault))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("GtidSet('{}')", self.0)
+    }
+
+    fn __bool__(&self) -> bool {
+        self.0 != gtid::GtidSet::default()
+    }
+
+    fn __or__(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0))
+    }
+
+    fn __sub__(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0))
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn __le__(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
+    }
+
+    fn to_wire<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_wire())
+    }
+}
+
+/// What decompression adds up to a place in a recorded file.
+#[pyclass(module = "headrace._native")]
+pub struct BinlogSkim {
+    skim: Skim,
+}
+
+#[pymethods]
+impl BinlogSkim {
+    #[new]
+    fn new(py: Python<'_>, file: &str) -> PyResult<Self> {
+        Ok(Self { skim: Skim::new(file).map_err(|fault| raise(py, fault))? })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
+    fn feed(&mut self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = slice(&data)?;
+        py.detach(|| self.skim.feed(bytes)).map_err(|fault| raise(py, fault))
+    }
+
+    #[getter]
+    fn expanded(&self) -> u64 {
+        self.skim.expanded()
     }
 }
 
@@ -145,7 +241,8 @@ pub struct Batches {
 pub struct Boundary {
     file: String,
     offset: u64,
-    gtid: String,
+    expanded: u64,
+    gtids: String,
     id: i64,
     commit_ts_us: i64,
 }
@@ -155,7 +252,8 @@ impl From<decoder::Boundary> for Boundary {
         Self {
             file: boundary.file.to_string(),
             offset: boundary.offset,
-            gtid: boundary.gtid,
+            expanded: boundary.expanded,
+            gtids: boundary.gtids,
             id: boundary.id,
             commit_ts_us: boundary.commit_ts_us,
         }
@@ -172,6 +270,7 @@ pub struct Ddl {
     ts_us: i64,
     started_us: i64,
     time_zone: Option<String>,
+    server_charset: Option<&'static str>,
 }
 
 impl From<pending::Ddl> for Ddl {
@@ -185,6 +284,7 @@ impl From<pending::Ddl> for Ddl {
             ts_us: ddl.ts_us,
             started_us: ddl.started_us,
             time_zone: ddl.time_zone,
+            server_charset: ddl.server_charset,
         }
     }
 }
@@ -207,11 +307,7 @@ impl RowBatch {
     ) -> PyResult<Bound<'py, PyTuple>> {
         // The protocol lets a producer answer with its own schema.
         drop(requested_schema);
-        let schema = FFI_ArrowSchema::try_from(self.batch.schema().as_ref()).map_err(arrow_error)?;
-        let array = FFI_ArrowArray::new(&StructArray::from(self.batch.clone()).into_data());
-        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
-        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
-        PyTuple::new(py, [schema, array])
+        border::export_batch(py, &self.batch)
     }
 
     /// The batch as a `pyarrow.RecordBatch`.

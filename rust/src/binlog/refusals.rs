@@ -20,11 +20,9 @@ pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
         | kind::HEARTBEAT_V2
         | kind::IGNORABLE
         | kind::ROWS_QUERY
-        | kind::PREVIOUS_GTIDS
         | kind::TRANSACTION_CONTEXT
         | kind::VIEW_CHANGE
-        | kind::MARIADB_ANNOTATE..=kind::MARIADB_CHECKPOINT
-        | kind::MARIADB_GTID_LIST => Ok(()),
+        | kind::MARIADB_ANNOTATE..=kind::MARIADB_CHECKPOINT => Ok(()),
         kind::MARIADB_START_ENCRYPTION if on_wire => Ok(()),
         kind::MARIADB_START_ENCRYPTION => Err(encrypted()),
         kind::APPEND_BLOCK..=kind::DELETE_FILE | kind::BEGIN_LOAD_QUERY | kind::EXECUTE_LOAD_QUERY => {
@@ -33,14 +31,6 @@ pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
         kind::INCIDENT => Err(Fault::refused(
             "the server reports that changes are missing in its log (an incident event)",
             "load the tables again and start from a position behind this one",
-        )),
-        kind::TRANSACTION_PAYLOAD => Err(Fault::refused(
-            "a compressed transaction, which is not supported yet",
-            "set binlog_transaction_compression=OFF at the source, load the tables again, and start behind it",
-        )),
-        kind::MARIADB_QUERY_COMPRESSED..=kind::MARIADB_DELETE_ROWS_COMPRESSED => Err(Fault::refused(
-            "a compressed event, which is not supported yet",
-            "set log_bin_compress=OFF at the source, load the tables again, and start behind it",
         )),
         _ if header.is_ignorable() => Ok(()),
         other => Err(Fault::refused(

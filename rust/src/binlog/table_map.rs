@@ -12,6 +12,8 @@ use std::sync::Arc;
 use super::charset::Charset;
 use super::columns::{Shape, Size, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
+use super::definition::{self, Definition};
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::json::quote;
 
@@ -36,7 +38,7 @@ pub struct Table {
     pub key: Vec<usize>,
     /// The sizes of the columns' values, close together for walking over rows.
     pub sizes: Vec<Size>,
-    /// False when the log has no names (`binlog_row_metadata=MINIMAL`).
+    /// False when neither the log (`binlog_row_metadata=MINIMAL`) nor a definition has names.
     pub named: bool,
 }
 
@@ -74,7 +76,9 @@ impl fmt::Display for Table {
 }
 
 impl Table {
-    pub fn read(head: &Head<'_>) -> Read<Self> {
+    /// `definition` says what the log leaves out. Where nobody says it, or a definition is not that of this table, columns are
+    /// `@1`, `@2`, …; an error where names are required.
+    pub fn read(head: &Head<'_>, family: Family, definition: Option<&Definition>, names_required: bool) -> Read<Self> {
         let mut cursor = head.rest;
         let count = cursor.lenenc_size()?;
         if count > MAX_COLUMNS {
@@ -84,7 +88,18 @@ impl Table {
         let mut metadata = Cursor::new(cursor.lenenc_bytes()?);
         let mut traits = types.iter().map(|&code| base_traits(code, &mut metadata)).collect::<Read<Vec<_>>>()?;
         let nullable = cursor.bytes(count.div_ceil(8))?;
-        let extra = Extra::read(cursor, &mut traits)?;
+        let mut extra = Extra::read(cursor, &mut traits, family)?;
+        if extra.names.is_empty() {
+            let defined = definition.map_or_else(
+                || Err(definition::unknown()),
+                |definition| extra.define(definition, &mut traits, |index| bit(nullable, index)),
+            );
+            if names_required {
+                defined?;
+            }
+        } else if let Some(definition) = definition {
+            definition.mark(&extra.names, &mut traits);
+        }
         let columns = traits.iter().enumerate().map(|(index, traits)| {
             let name = extra.names.get(index).cloned().unwrap_or_else(|| format!("@{}", index + 1));
             let shape = Shape::of(traits).map_err(|fault| fault.at(format!("column {name}")))?;
@@ -170,19 +185,23 @@ fn base_traits(code: u8, metadata: &mut Cursor<'_>) -> Read<Traits> {
 struct Extra {
     names: Vec<String>,
     key: Vec<usize>,
+    signs_are_told: bool,
 }
 
 impl Extra {
-    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits]) -> Read<Self> {
+    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits], family: Family) -> Read<Self> {
         let mut extra = Self::default();
         let mut labels: Vec<(u8, Cursor<'_>)> = Vec::new();
         while !cursor.is_empty() {
             let kind = cursor.u8()?;
             let mut value = Cursor::new(cursor.lenenc_bytes()?);
             match kind {
-                1 => signs(traits, value.rest()),
-                2 => collations_by_default(of(traits, Traits::is_character), &mut value)?,
-                3 => collations(of(traits, Traits::is_character), &mut value)?,
+                1 => {
+                    signs(traits, value.rest());
+                    extra.signs_are_told = true;
+                }
+                2 => collations_by_default(of(traits, |column| column.has_collation(family)), &mut value)?,
+                3 => collations(of(traits, |column| column.has_collation(family)), &mut value)?,
                 4 => extra.names = names(&mut value, traits.len())?,
                 5 => labels.push((code::SET, value)),
                 6 => labels.push((code::ENUM, value)),
@@ -207,6 +226,13 @@ impl Extra {
             }
         }
         Ok(extra)
+    }
+
+    fn define(&mut self, definition: &Definition, traits: &mut [Traits], nullable: impl Fn(usize) -> bool) -> Read<()> {
+        definition.complete(traits, self.signs_are_told)?;
+        self.names = definition.names();
+        self.key = definition.key(nullable);
+        Ok(())
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 
 use super::cursor::Cursor;
+use super::definition::Definition;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::include::Include;
 use super::pending::Target;
@@ -31,14 +33,39 @@ enum Mapped {
 pub struct Tables {
     include: Include,
     before_images: bool,
+    names_required: bool,
+    /// By schema and table.
+    definitions: HashMap<(String, String), Definition>,
     versions: Vec<Version>,
     by_content: HashMap<Arc<[u8]>, usize>,
     mapped: BTreeMap<u64, Mapped>,
 }
 
 impl Tables {
-    pub fn new(include: Include, before_images: bool) -> Self {
-        Self { include, before_images, versions: Vec::new(), by_content: HashMap::new(), mapped: BTreeMap::new() }
+    pub fn new(include: Include, before_images: bool, names_required: bool) -> Self {
+        Self {
+            include,
+            before_images,
+            names_required,
+            definitions: HashMap::new(),
+            versions: Vec::new(),
+            by_content: HashMap::new(),
+            mapped: BTreeMap::new(),
+        }
+    }
+
+    /// What a table is from here on; None: not known. Table maps to come make versions of their own.
+    pub fn define(&mut self, schema: String, table: String, definition: Option<Definition>) {
+        let versions = &self.versions;
+        let of_table = |index: usize| {
+            versions.get(index).is_some_and(|known| known.table.schema == schema && known.table.name == table)
+        };
+        self.by_content.retain(|_, index| !of_table(*index));
+        self.mapped.retain(|_, mapped| !matches!(mapped, Mapped::Wanted(index) if of_table(*index)));
+        match definition {
+            Some(definition) => self.definitions.insert((schema, table), definition),
+            None => self.definitions.remove(&(schema, table)),
+        };
     }
 
     pub fn wants(&self, schema: &[u8], table: &[u8]) -> bool {
@@ -50,7 +77,7 @@ impl Tables {
         self.mapped.clear();
     }
 
-    pub fn take_map(&mut self, cursor: Cursor<'_>) -> Read<()> {
+    pub fn take_map(&mut self, cursor: Cursor<'_>, family: Family) -> Read<()> {
         let head = Head::read(cursor)?;
         let known = match self.mapped.get(&head.id) {
             Some(Mapped::Wanted(index)) => {
@@ -61,7 +88,7 @@ impl Tables {
         };
         if !known {
             let mapped = if self.include.wants(head.schema, head.name) {
-                Mapped::Wanted(self.version(&head)?)
+                Mapped::Wanted(self.version(&head, family)?)
             } else {
                 Mapped::Skipped(head.content.to_vec())
             };
@@ -70,14 +97,16 @@ impl Tables {
         Ok(())
     }
 
-    fn version(&mut self, head: &Head<'_>) -> Read<usize> {
+    fn version(&mut self, head: &Head<'_>, family: Family) -> Read<usize> {
         if let Some(&index) = self.by_content.get(head.content) {
             return Ok(index);
         }
+        let name = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let names = (name(head.schema), name(head.name));
         let columns = self.include.columns(head.schema, head.name);
-        let table = Table::read(head).and_then(|table| table.keep(columns.as_deref())).map_err(|fault| {
-            fault.at(format!("table {}.{}", String::from_utf8_lossy(head.schema), String::from_utf8_lossy(head.name)))
-        })?;
+        let table = Table::read(head, family, self.definitions.get(&names), self.names_required)
+            .and_then(|table| table.keep(columns.as_deref()))
+            .map_err(|fault| fault.at(format!("table {}.{}", names.0, names.1)))?;
         let content: Arc<[u8]> = head.content.into();
         let index = self.versions.len();
         self.by_content.insert(content.clone(), index);

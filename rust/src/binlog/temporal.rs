@@ -49,7 +49,7 @@ impl Civil {
     }
 
     /// Days since 1970-01-01 in the proleptic Gregorian calendar (years of March begin, so that leap days end them).
-    fn days(&self) -> i64 {
+    pub fn days(&self) -> i64 {
         let year = if self.month <= 2 { self.year - 1 } else { self.year };
         let era = year.div_euclid(400);
         let year_of_era = year.rem_euclid(400);

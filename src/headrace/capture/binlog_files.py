@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
-from headrace.capture.replica import BinlogPosition
+from headrace.capture.position import FILE_START, BinlogPosition, first_event_seconds, newest_before
+from headrace.codec.binlog import skim_file
 from headrace.errors import ConfigError, SourceError, storage_error
 
-MAGIC = b"\xfebin"
+_MAGIC = b"\xfebin"
 _CHUNK_BYTES = 8 << 20
 _HEAD_BYTES = 4096
 """More than enough for the format description event, which stands first in every file."""
@@ -29,12 +32,19 @@ class BinlogFiles:
         names = self._names()
         if not names:
             raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
-        return BinlogPosition(names[0], len(MAGIC))
+        return BinlogPosition(names[0], FILE_START)
 
     def last_position(self) -> BinlogPosition:
         self.first_position()
         name = self._names()[-1]
         return BinlogPosition(name, self.size_bytes(name))
+
+    def position_before(self, time: datetime) -> BinlogPosition:
+        """The start of the newest file that was begun before `time`; of the oldest when all are younger."""
+        return BinlogPosition(newest_before(self._names(), time, self._begun_at), FILE_START)
+
+    def _begun_at(self, name: str) -> int:
+        return first_event_seconds(self._read(name, FILE_START, _HEAD_BYTES))
 
     def after(self, name: str) -> str | None:
         """The file that follows `name`; None when it is the newest. SourceError when `name` itself is gone."""
@@ -51,6 +61,16 @@ class BinlogFiles:
             )
         return names[at]
 
+    def counted(self, position: BinlogPosition) -> BinlogPosition:
+        """The position with what decompression adds before it; behind the last whole event if an event is cut there."""
+        path = self._path(position.file)
+        try:
+            with path.open("rb", buffering=0) as file:
+                offset, expanded = skim_file(file, position.file, position.offset)
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+        return replace(position, offset=offset, expanded=expanded)
+
     def size_bytes(self, name: str) -> int:
         """How large a file is now."""
         return self._path(name).stat().st_size
@@ -66,7 +86,7 @@ class BinlogFiles:
         """
         if position == self._full_at:
             self._buffer = bytearray(2 * len(self._buffer))
-        if position.offset == len(MAGIC) and bytes(self._read(position.file, 0, len(MAGIC))) not in (b"", MAGIC):
+        if position.offset == FILE_START and bytes(self._read(position.file, 0, len(_MAGIC))) not in (b"", _MAGIC):
             raise SourceError(
                 f"{self._path(position.file)} is not a binlog file: it does not begin with the binlog magic",
                 fix="let `files` match binlog files only (an encrypted or compressed copy must be unpacked first)",
@@ -74,6 +94,10 @@ class BinlogFiles:
         chunk = self._read(position.file, position.offset, len(self._buffer))
         self._full_at = position if len(chunk) == len(self._buffer) else None
         return chunk
+
+    def has_more(self, position: BinlogPosition) -> bool:
+        """The last `read` was for that position, and did not come to the end of the file."""
+        return position == self._full_at
 
     def _read(self, name: str, offset: int, count: int) -> memoryview:
         path = self._path(name)

@@ -16,7 +16,8 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from ipaddress import IPv4Address, IPv6Address
 from zoneinfo import ZoneInfo
 
-from headrace.capture.ddl import ColumnDefinition, Ddl
+from headrace.capture.columns import ColumnDefinition
+from headrace.capture.ddl import Ddl
 from headrace.capture.tokens import Token
 
 

@@ -10,9 +10,11 @@ The file::
     {"format": 1,
      "tables": [{"schema": "shop", "table": "orders",
                  "versions": [{"from_id": …, "described_id": …, "arrow": base64 of the version's Arrow schema}, …],
-                 "alters": [{"id": …, "dropped": […], "renamed": [[old, new], …], "added": [[name, default or null], …]}, …]}]}
+                 "alters": [{"id": …, "dropped": […], "renamed": [[old, new], …], "added": [[name, default or null], …]}, …]}],
+     "definitions": …}
 
     described_id   the position at which the version was first seen as `arrow` describes it
+    definitions    what tables are where the log does not describe them (definitions.py)
 
 Crash story: the file is replaced atomically (files.py), and `save` is called before what was learned is relied on: before the first
 block of a new version and before any mark behind a statement. So the file is never behind the log. It may be ahead of it: capture then
@@ -35,6 +37,7 @@ import pyarrow as pa
 
 from headrace.capture.ddl import Change, Ddl, Effect, read
 from headrace.capture.defaults import UnknownDefaultError, initial_default
+from headrace.capture.definitions import Definitions
 from headrace.errors import CorruptError, SourceError, storage_error
 from headrace.files import replace_file
 from headrace.ums.schema import TableSchema
@@ -128,6 +131,7 @@ class History:
         self._captured = captured
         self._tables: dict[tuple[str, str], _Table] = {}
         self._changed = False
+        self.definitions = Definitions(captured)
 
     @classmethod
     def load(cls, path: Path, captured: Callable[[str, str], bool]) -> History:
@@ -140,7 +144,9 @@ class History:
         except OSError as error:
             raise storage_error("read", path, error) from error
         try:
-            history._tables = _decoded(json.loads(content))
+            decoded = json.loads(content)
+            history._tables = _decoded(decoded)
+            history.definitions.decode(decoded["definitions"])
         except (ValueError, KeyError, TypeError, pa.ArrowException, CorruptError) as error:
             raise CorruptError(
                 f"the schema history {path} is damaged: {error}",
@@ -150,9 +156,10 @@ class History:
 
     def save(self) -> None:
         """Writes what was learned since the last call, durably; does nothing when that is nothing."""
-        if self._changed:
-            replace_file(self._path, json.dumps(_encoded(self._tables), ensure_ascii=False, indent=1).encode())
-            self._changed = False
+        if self._changed or self.definitions.changed:
+            content = {**_encoded(self._tables), "definitions": self.definitions.encoded()}
+            replace_file(self._path, json.dumps(content, ensure_ascii=False, indent=1).encode())
+            self._changed = self.definitions.changed = False
 
     def table(self, described: TableSchema, id_: int) -> TableSchema:
         """`described` (version ignored) as seen at position `id_`, with its version and initial defaults.
@@ -184,6 +191,7 @@ class History:
     def statement(self, ddl: Ddl) -> list[Notice]:
         """Takes in a statement of the log; what it did to captured tables without row events."""
         changes = read(ddl)
+        self.definitions.statement(changes, ddl)
         notices = [notice for change in changes for notice in self._notices(change, ddl)]
         touching = [change for change in changes if change.effect in _OF_COLUMNS]
         if touching:
@@ -216,7 +224,7 @@ class History:
         notices = []
         for change in changes:
             name = change.column.casefold()
-            if change.definition is None or (change.if_not_exists and name in present and name not in dropped):
+            if change.definition is None or (change.conditional and name in present and name not in dropped):
                 continue
             try:
                 added.append((name, initial_default(change.definition, ddl)))

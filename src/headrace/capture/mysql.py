@@ -1,87 +1,37 @@
 """MySQL and MariaDB: changes from the binlog, of a live server (as a replica) or from recorded files.
 
-Whatever the bytes come from, the rest is one way: the native decoder gathers rows per table version until a transaction
-boundary, the schema history gives each table its version at that position, and an `Event` with its mark goes to the runner.
+Whatever the bytes come from, the rest is one way (gather.py): decoder, schema history, events with their marks.
+
+Crash story: the source keeps nothing but the schema history (history.py), which is never behind the log. Where it goes on is the
+position of the newest mark on the log: the place in the server's files, and the transactions before it by name. A server that
+names its transactions is asked by name, so another server of its group gives the same ones; else it is asked for the place.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
-
-import pyarrow as pa
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from headrace.capture.base import Event
-from headrace.capture.binlog_files import MAGIC, BinlogFiles
-from headrace.capture.ddl import Ddl as Statement
-from headrace.capture.history import History, Notice, NoticeKind
-from headrace.capture.replica import Address, BinlogPosition, Replica, default_server_id
-from headrace.codec.binlog import BinlogReader, Ddl, Rows, TableInfo
-from headrace.errors import ConfigError, SourceError
-from headrace.model import LocalPath, SourceConfig
-from headrace.ums.change import ChangeBatch, Clear, Mark
-from headrace.ums.schema import ID, SYSTEM_FIELDS, Column, Namespace, TableSchema
+from headrace.capture.binlog_files import BinlogFiles
+from headrace.capture.dump import learn_from_dump
+from headrace.capture.gather import Gatherer
+from headrace.capture.history import History
+from headrace.capture.mysql_config import MySqlConfig, StartBehind
+from headrace.capture.position import BinlogPosition
+from headrace.capture.replica import Address, Replica, default_server_id
+from headrace.capture.server_definitions import learn_from_server
+from headrace.codec.binlog import BinlogReader, GtidSet
+from headrace.errors import ConfigError, RetryableError, SourceError
+from headrace.ums.change import Mark
+from headrace.ums.schema import TableSchema
 
-_GATHER_ROWS = 50_000
-_GATHER_BYTES = 16 << 20
 _WAIT_S = 0.05
 _HEARTBEAT_S = 1.0
-_START = re.compile(r"(?P<file>[^:]+\.\d+):(?P<offset>\d+)")
-
-
-def _start_position(value: object) -> object:
-    if not isinstance(value, str) or value in ("earliest", "latest"):
-        return value
-    found = _START.fullmatch(value)
-    if found is None:
-        raise ValueError("write earliest, latest or FILE:OFFSET, for instance binlog.000003:4")
-    return BinlogPosition(found["file"], int(found["offset"]))
-
-
-class MySqlConfig(SourceConfig):
-    """A MySQL or MariaDB source: a server (`host`, `user`, `password`) or recorded binlogs (`files`)."""
-
-    type: Literal["mysql"]
-    files: LocalPath | None = None
-    """Pattern of recorded binlog files, for instance ``./binlogs/binlog.0000*``; instead of a server."""
-    host: str | None = None
-    """The server, best a standby (replica with log_replica_updates), so that the primary is not loaded."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 3306
-    user: str | None = None
-    """A user with REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR)."""
-    password: SecretStr = SecretStr("")
-    tables: Annotated[list[str], Field(min_length=1)]
-    """Which tables, as ``schema.table`` patterns with ``*`` and ``?``."""
-    start: Annotated[Literal["earliest", "latest"] | BinlogPosition, BeforeValidator(_start_position)] = "earliest"
-    """Where the first run begins: earliest, latest or FILE:OFFSET. Later runs go on where the log ends."""
-    server_id: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] | None = None
-    """The id under which the server knows this replica; must be unique among its replicas. By default made from the name."""
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Self:
-        if (self.files is None) == (self.host is None):
-            raise ValueError("give either `host` (a live server) or `files` (recorded binlogs)")
-        if self.host is not None and self.user is None:
-            raise ValueError("`user` is missing")
-        return self
-
-    def captures(self, schema: str, table: str) -> bool:
-        """Whether `tables` names a table."""
-        return any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables)
-
-    @field_validator("tables")
-    @classmethod
-    def _two_parts(cls, tables: list[str]) -> list[str]:
-        for pattern in tables:
-            if pattern.count(".") != 1:
-                raise ValueError(f"write schema.table, not '{pattern}'")
-        return tables
+_NOTHING = memoryview(b"")
 
 
 class MySqlSource:
@@ -121,23 +71,26 @@ class MySqlSource:
             self._replica.close()
             self._replica = None
 
+    # --- recorded files
+
     def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
         files = BinlogFiles(pattern)
-        position = _position_of(start) or self._first_of(files)
-        gatherer = _Gatherer(self._config, self._history(), start, network=False)
+        position = BinlogPosition.of(start) if start is not None else self._first_in(files)
+        gatherer = self._gatherer(start, network=False)
         gatherer.go_to(position, files.head(position.file))
         while True:
-            used = gatherer.feed(files.read(position))
-            position = BinlogPosition(position.file, position.offset + used)
+            goes_on = gatherer.in_payload
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position))
+            position = replace(position, offset=position.offset + used)
             if gatherer.is_full:
                 yield gatherer.event()
-            if used:
+            if used or goes_on or files.has_more(position):
                 continue
             following = files.after(position.file)
             if following is not None:
                 gatherer.finish()
                 yield gatherer.event()
-                position = BinlogPosition(following, len(MAGIC))
+                position = gatherer.position_in(following)
                 gatherer.go_to(position)
             elif gatherer.is_whole:
                 yield gatherer.event(caught_up=True)
@@ -150,7 +103,17 @@ class MySqlSource:
                     time.sleep(_WAIT_S)
                     yield gatherer.event(caught_up=True)
 
-    def _up_to_the_cut(self, files: BinlogFiles, gatherer: _Gatherer, file: str) -> Iterator[Event]:
+    def _first_in(self, files: BinlogFiles) -> BinlogPosition:
+        first = self._first_of(files)
+        counted = files.counted(first)
+        if counted.offset != first.offset and self._config.start != "latest":
+            raise ConfigError(
+                f"`start: {first}` is within an event",
+                fix=f"name a place where a transaction begins; the event before it begins at {counted.offset}",
+            )
+        return counted
+
+    def _up_to_the_cut(self, files: BinlogFiles, gatherer: Gatherer, file: str) -> Iterator[Event]:
         """The newest file ends within a transaction, as it does while it is written or when its copy is cut off.
 
         What was gathered mixes whole transactions with the unfinished one, so it is read again from the last mark, one
@@ -159,8 +122,12 @@ class MySqlSource:
         head = files.head(file)
         position = gatherer.position_in(file)
         gatherer.go_to(position, head)
-        while used := gatherer.feed(files.read(position), one_transaction=True):
-            position = BinlogPosition(file, position.offset + used)
+        while True:
+            goes_on = gatherer.in_payload
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position), one_transaction=True)
+            if not used and not goes_on and not files.has_more(position):
+                break
+            position = replace(position, offset=position.offset + used)
             if gatherer.is_whole or gatherer.is_full:
                 yield gatherer.event()
         position = gatherer.position_in(file)
@@ -171,42 +138,88 @@ class MySqlSource:
         )
         yield replace(gatherer.event(caught_up=True), notices=(told,))
 
+    # --- a live server
+
     def _follow_server(self, start: Mark | None) -> Iterator[Event]:
         replica = self._connect()
         goal = replica.last_position()
-        position = _position_of(start) or self._first_of(replica)
-        gatherer = _Gatherer(self._config, self._history(), start, network=True)
+        position = self._resumed(replica, start) if start is not None else self._first_of(replica)
+        gatherer = self._gatherer(start, network=True)
+        known_from = learn_from_server(replica.another, gatherer.definitions, self._config.captures, position)
+        if start is None and self._config.start == "latest":
+            position = known_from
         gatherer.go_to(position)
         replica.start_dump(position)
         speak_at = time.monotonic()
         while True:
-            replica.consumed(gatherer.feed(replica.read(_WAIT_S)))
+            replica.consumed(gatherer.feed(_NOTHING if gatherer.in_payload else replica.read(_WAIT_S)))
             now = time.monotonic()
             if gatherer.has_whole_transactions or gatherer.is_full or now >= speak_at:
                 speak_at = now + _HEARTBEAT_S
                 event = gatherer.event()
                 yield replace(event, caught_up=event.mark is not None and _reached(event.mark, goal))
 
-    def _history(self) -> History:
-        return History.load(self._schemas, self._config.captures)
-
     def _connect(self) -> Replica:
+        """To the first of the servers that answers; what the last one says when none does."""
+        self.close()
+        *others, last = self._config.servers
+        for server in others:
+            try:
+                return self._connect_to(server)
+            except RetryableError:
+                self.close()
+        return self._connect_to(last)
+
+    def _connect_to(self, server: tuple[str, int]) -> Replica:
         config = self._config
-        assert config.host is not None
         assert config.user is not None
         server_id = config.server_id or default_server_id(config.name)
-        address = Address(config.host, config.port, config.user, config.password.get_secret_value(), server_id)
-        self.close()
+        address = Address(*server, config.user, config.password.get_secret_value(), server_id, config.tls)
         replica = self._replica = Replica(address)
         replica.connect()
         replica.check_settings()
         return replica
+
+    def _resumed(self, replica: Replica, mark: Mark) -> BinlogPosition:
+        """Where the newest mark is on the server that answers."""
+        position = BinlogPosition.of(mark)
+        if replica.names_transactions and position.gtids:
+            replica.must_have(position.gtids)
+        if position.server in ("", replica.server):
+            return replace(position, server=replica.server)
+        if not (replica.names_transactions and position.gtids):
+            raise SourceError(
+                f"another server answers: {replica.server} instead of {position.server}, where capture stopped at {position};"
+                " without GTIDs that place cannot be found in its log",
+                fix="bring the first server back, or capture this one under a new source name and load the tables again",
+            )
+        return position.on_another_server(replica.server, replica.first_position().file)
+
+    # --- both
+
+    def _gatherer(self, start: Mark | None, *, network: bool) -> Gatherer:
+        config = self._config
+        not_before = config.start if isinstance(config.start, datetime) else None
+        reader = BinlogReader(config.tables, network=network, names_required=True)
+        return Gatherer(config.name, reader, self._history(), start=start, not_before=not_before)
+
+    def _history(self) -> History:
+        history = History.load(self._schemas, self._config.captures)
+        if self._config.dump is not None:
+            learn_from_dump(self._config.dump, history.definitions)
+        return history
 
     def _first_of(self, log: BinlogFiles | Replica) -> BinlogPosition:
         start, last = self._config.start, log.last_position()
         if start == "latest":
             return last
         first = log.first_position()
+        if isinstance(start, datetime):
+            return log.position_before(start)
+        if isinstance(start, StartBehind):
+            assert isinstance(log, Replica)
+            log.must_have(start.gtids)
+            return replace(first, gtids=start.gtids)
         if not isinstance(start, BinlogPosition):
             return first
         if not first.order <= start.order <= last.order:
@@ -214,147 +227,12 @@ class MySqlSource:
                 f"`start: {start}` is not in the source's log, which goes from {first} to {last}",
                 fix="name a position in between, or earliest or latest",
             )
-        return start
-
-
-class _Gatherer:
-    """Feeds the decoder and turns what it has gathered into events."""
-
-    def __init__(self, config: MySqlConfig, history: History, start: Mark | None, *, network: bool) -> None:
-        self._source = config.name
-        self._reader = BinlogReader(config.tables, network=network)
-        self._history = history
-        self._mark = start
-        self._in_transaction = False
-        """A part of an unfinished transaction was handed out: the mark does not fit what is in the log now."""
-        self._described: dict[int, TableSchema] = {}
-
-    def go_to(self, position: BinlogPosition, head: bytes = b"") -> None:
-        """Decodes from `position` on; of a recorded file `head` is the beginning, needed in its middle."""
-        if self._mark is None:
-            self._mark = Mark(self._source, _json(position), _id(position), 0)
-        head = head if position.offset > len(MAGIC) else b""
-        self._reader.start(position.file, position.offset, commit_ts_us=self._mark.commit_ts_us, head=head)
-        self._in_transaction = False
-
-    def position_in(self, file: str) -> BinlogPosition:
-        """Behind the newest whole transaction that was handed out of a file; the file's beginning when there was none."""
-        assert self._mark is not None, "go somewhere first"
-        handed_out = self._mark.position
-        return BinlogPosition(file, handed_out["offset"] if handed_out["file"] == file else len(MAGIC))
-
-    def feed(self, data: memoryview, *, one_transaction: bool = False) -> int:
-        """Decodes `data` up to its last whole event, or to a transaction's end at which much (or one) has been gathered."""
-        rows, size_bytes = (1, 1) if one_transaction else (_GATHER_ROWS, _GATHER_BYTES)
-        return self._reader.feed(data, rows=rows, size_bytes=size_bytes)
-
-    def finish(self) -> None:
-        """The file is followed by another: CorruptError when it ends within an event or transaction."""
-        self._reader.finish()
-
-    @property
-    def is_full(self) -> bool:
-        return self._reader.pending_rows >= _GATHER_ROWS or self._reader.pending_bytes >= _GATHER_BYTES
-
-    @property
-    def is_whole(self) -> bool:
-        """Nothing of an unfinished transaction has been gathered."""
-        return self._reader.at_boundary
-
-    @property
-    def has_whole_transactions(self) -> bool:
-        return self._reader.pending_rows > 0 and self.is_whole
-
-    def event(self, *, caught_up: bool = False) -> Event:
-        """What has been gathered. Its mark is the newest whole transaction; none when an unfinished one was taken."""
-        decoded = self._reader.take()
-        changes: list[ChangeBatch | Clear] = []
-        notices: list[str] = []
-        for item in decoded.items:
-            if isinstance(item, Rows):
-                changes.append(self._batch(item))
-                continue
-            statement = Statement(item.schema, item.sql, item.id, item.ts_us, item.started_us, item.time_zone)
-            for notice in self._history.statement(statement):
-                changes += self._clear(notice)
-                notices += _spoken(notice, item)
-        self._history.save()
-        boundary = decoded.boundary
-        if boundary is not None:
-            position = {"file": boundary.file, "offset": boundary.offset, "gtid": boundary.gtid}
-            self._mark = Mark(self._source, position, boundary.id, boundary.commit_ts_us)
-            self._in_transaction = False
-        elif changes:
-            self._in_transaction = True
-        return Event(changes, None if self._in_transaction else self._mark, caught_up, tuple(notices))
-
-    def _batch(self, rows: Rows) -> ChangeBatch:
-        described = self._described.get(rows.index)
-        if described is None:
-            described = self._described[rows.index] = _described(self._source, rows.table, rows.data.schema)
-        table = self._history.table(described, rows.data.column(ID)[0].as_py())
-        return ChangeBatch(table, pa.RecordBatch.from_arrays(rows.data.columns, schema=table.arrow_schema()))
-
-    def _clear(self, notice: Notice) -> list[Clear]:
-        """TRUNCATE TABLE as a change of its own: the log of the source has no rows for it."""
-        table = self._history.at(notice.schema, notice.table, notice.ddl.id)
-        if notice.kind is not NoticeKind.TRUNCATED or table is None:
-            return []
-        return [Clear(table, notice.ddl.id, notice.ddl.ts_us)]
-
-
-def _described(source: str, info: TableInfo, schema: pa.Schema) -> TableSchema:
-    """A table as the log describes it; the history gives it its version."""
-    if not info.named:
-        raise SourceError(
-            f"the binlog does not say the column names of {info.schema}.{info.table}",
-            fix="SET GLOBAL binlog_row_metadata = 'FULL' at the source; what was written before cannot be captured yet",
-        )
-    reserved = {field.name for field in SYSTEM_FIELDS} & {column.name for column in info.columns}
-    if reserved:
-        raise SourceError(
-            f"{info.schema}.{info.table} has a column {min(reserved)}, a name that headrace needs",
-            fix="name the tables in `tables` so that this one is not among them, or rename the column at the source",
-        )
-    columns = tuple(
-        Column(column.name, schema.field(column.name).type, column.source_type, column.nullable)
-        for column in info.columns
-    )
-    return TableSchema(Namespace("mysql", source, info.schema, info.table), columns, info.key)
-
-
-_NOTICES = {
-    NoticeKind.DROPPED: "was dropped; its rows stay in the targets",
-    NoticeKind.RENAMED: "was renamed; targets keep its rows under the old name, and get only changes under the new one",
-    NoticeKind.ROWS_REPLACED: "had partitions or tablespaces replaced; targets still have the rows that went with them",
-    NoticeKind.COLUMN_RENAMED: "had a column renamed; rows that do not change any more keep its values under the old name",
-    NoticeKind.COLUMN_REPLACED: "had a column dropped and added again; rows that do not change any more keep the old values",
-    NoticeKind.COLUMN_FILLED: "got a column whose values in old rows only the source knows; targets have NULL in them",
-    NoticeKind.NOT_READ: "is named in a statement that headrace cannot read; compare source and targets",
-}
-
-
-def _spoken(notice: Notice, statement: Ddl) -> list[str]:
-    """What a person must know of a statement whose effect on old rows is not in the log."""
-    if notice.kind not in _NOTICES:
-        return []
-    column = f", column {notice.column}" if notice.column else ""
-    where = f"{statement.file}:{statement.offset}"
-    return [f"{notice.schema}.{notice.table}{column} {_NOTICES[notice.kind]} ({where}: {statement.sql[:120]})"]
-
-
-def _position_of(mark: Mark | None) -> BinlogPosition | None:
-    return None if mark is None else BinlogPosition(mark.position["file"], mark.position["offset"])
-
-
-def _json(position: BinlogPosition) -> dict[str, object]:
-    return {"file": position.file, "offset": position.offset, "gtid": ""}
-
-
-def _id(position: BinlogPosition) -> int:
-    number, offset = position.order
-    return number * 10**12 + offset
+        return replace(first, file=start.file, offset=start.offset)
 
 
 def _reached(mark: Mark, goal: BinlogPosition) -> bool:
-    return BinlogPosition(mark.position["file"], mark.position["offset"]).order >= goal.order
+    """By place or by name: a server that is asked by GTIDs does not send the last places of its log when nothing happened there."""
+    position = BinlogPosition.of(mark)
+    if position.server == goal.server and position.order >= goal.order:
+        return True
+    return bool(goal.gtids and position.gtids) and GtidSet(goal.gtids) <= GtidSet(position.gtids)

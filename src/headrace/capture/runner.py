@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.capture.base import Event, Source
-from headrace.errors import RetryableError, SourceError
-from headrace.log.base import Entry, Log, last
+from headrace.errors import FatalError, RetryableError, SourceError
+from headrace.log.base import Entry, Log, Span, last
 from headrace.retry import Backoff
 from headrace.ums.change import MARK_KEY, Mark, read_block
 
@@ -38,10 +38,19 @@ class Captured:
 
 
 def resume_point(log: Log, topic: str) -> Mark | None:
-    """The newest mark of a source in the log; None when it has not been captured before."""
+    """The newest mark of a source in the log; None when it has not been captured before.
+
+    FatalError when retention has taken it: to begin anew without a word would deliver changes twice, or leave some out.
+    """
     record = last(log, topic, PARTITION, MARK_KEY)
     if record is None:
-        return None
+        start = log.spans(topic).get(PARTITION, Span(0, 0)).start
+        if start == 0:
+            return None
+        raise FatalError(
+            f"topic {topic} has lost the position of its capture to retention: it starts at offset {start}, without a mark",
+            fix="give the source a new name, to capture it anew; and let the log keep more than the source's longest silence",
+        )
     mark = read_block(record.entry.value)
     assert isinstance(mark, Mark)
     return mark

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import click
 
+from headrace.capture.definitions import Definitions, decode_defined
+from headrace.capture.dump import learn_from_dump
 from headrace.cli.jsonl import jsonl_lines
-from headrace.codec.binlog import BinlogReader, decode_file
+from headrace.cli.ums_lines import UmsLines
+from headrace.codec.binlog import BinlogReader
+from headrace.codec.ums_schema import Dialect
 from headrace.errors import ConfigError
 
 
@@ -28,9 +32,29 @@ def decode() -> None:
     metavar="TABLES=COLUMN,…",
     help="Of tables like this only these columns, and the key: shop.orders=status,total.",
 )
-@click.option("--format", "form", type=click.Choice(["jsonl"]), default="jsonl", show_default=True)
-def binlog(files: tuple[Path, ...], tables: tuple[str, ...], columns: tuple[str, ...], form: str) -> None:
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path),
+    help="A dump of the tables' definitions as they were where FILES begin (mysqldump --no-data), for logs without names.",
+)
+@click.option("--format", "form", type=click.Choice(["jsonl", "ums", "ums-dbus"]), default="jsonl", show_default=True)
+@click.option("--source", default="db", show_default=True, help="The data source's name in the namespaces of UMS.")
+def binlog(
+    files: tuple[Path, ...],
+    *,
+    tables: tuple[str, ...],
+    columns: tuple[str, ...],
+    schema: Path | None,
+    form: str,
+    source: str,
+) -> None:
     """Print every change in MySQL or MariaDB binlog FILES, one JSON object per line, in log order.
+
+    Formats: jsonl has rows before and after each change; ums has messages of many rows (docs/formats/ums.md), ums-dbus those of the
+    original DBus.
+
+    What a log without full metadata leaves out of its tables is told by the statements in it, or by a dump of their definitions; else
+    columns are @1, @2, ….
 
     What stands before damage or before something that cannot be decoded is printed; then comes the error, with file and offset.
     """
@@ -38,12 +62,17 @@ def binlog(files: tuple[Path, ...], tables: tuple[str, ...], columns: tuple[str,
     for pattern in (*tables, *wanted):
         if pattern.count(".") != 1:
             raise ConfigError(f"'{pattern}' names no table", fix="write schema.table, with * and ? if you like")
+    definitions = Definitions(lambda _schema, _table: True)
+    if schema is not None:
+        learn_from_dump(schema, definitions)
+    ums = UmsLines(Dialect.DBUS if form == "ums-dbus" else Dialect.HEADRACE, source)
     for path in files:
-        reader = BinlogReader(tables, columns=wanted, before_images=True)
+        reader = BinlogReader(tables, columns=wanted, before_images=form == "jsonl")
         try:
             with path.open("rb") as file:
-                for decoded in decode_file(reader, file, path.name):
-                    sys.stdout.writelines(f"{line}\n" for line in jsonl_lines(decoded.items, path.name))
+                for decoded in decode_defined(reader, definitions, file, path.name):
+                    lines = jsonl_lines(decoded.items, path.name) if form == "jsonl" else ums.lines(decoded.items)
+                    sys.stdout.writelines(f"{line}\n" for line in lines)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise

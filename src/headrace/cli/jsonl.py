@@ -98,8 +98,8 @@ def _write_beyond(
 def _fragments(array: pa.Array[Any], source_type: str) -> list[str]:
     type_ = array.type
     if pa.types.is_float32(type_):
-        # Arrow prints the shortest digits for the width that a number has; Python knows only 64 bits.
-        return [value or "null" for value in array.cast(pa.utf8()).to_pylist()]
+        # Arrow prints the shortest digits for the width that a number has; Python knows only 64 bits. As an integer, -0 is 0.
+        return ["-0.0" if value == "-0" else value or "null" for value in array.cast(pa.utf8()).to_pylist()]
     if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
         array = array.cast(pa.int64())
     encode = _encoder(type_, source_type)

@@ -7,6 +7,7 @@ import json
 import click
 
 from headrace import registry
+from headrace.errors import ConfigError
 
 
 @click.command("list")
@@ -15,7 +16,12 @@ from headrace import registry
 def list_(kind: str, as_json: bool) -> None:
     """List the sinks, sources or logs that a flow file can name."""
     for name in registry.names(kind):
-        loaded = registry.load(kind, name)
+        try:
+            loaded = registry.load(kind, name)
+        except ConfigError as error:
+            if not as_json:
+                click.echo(f"{name:12} {error.message}: {error.fix}")
+            continue
         if as_json:
             click.echo(json.dumps({"name": name, "options": loaded.Config.model_json_schema()}))  # type: ignore[attr-defined]
         else:

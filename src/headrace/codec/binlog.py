@@ -20,9 +20,12 @@ import pyarrow as pa
 from headrace import _native
 from headrace.errors import HeadraceError
 
+GtidSet = _native.GtidSet
+"""A set of transactions: ``GtidSet(text)`` of what servers write (CorruptError when it is none), ``str`` for its
+normal form, ``|`` union, ``-`` difference, ``<=`` subset; ``to_wire()`` for COM_BINLOG_DUMP_GTID."""
+
 CHUNK_BYTES = 8 << 20
-_HEAD_BYTES = 4096
-"""Enough for the format description with which a file begins."""
+_BEGINNING_OF_TIME_US = -(2**63)
 
 BEFORE = "_ums_before_"
 BEFORE_RAW = "_ums_before_raw_"
@@ -43,7 +46,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """One version of a table. `named` is False when the log has no names: columns are ``@1``, ``@2``, … and there is no key."""
+    """One version of a table. `named` is False when neither log nor definition has names: columns are ``@1``, ``@2``, … and there is no key."""
 
     schema: str
     table: str
@@ -57,6 +60,29 @@ class TableInfo:
         columns = tuple(ColumnInfo(c["name"], c["source_type"], c["nullable"]) for c in description["columns"])
         key = tuple(description["key"])
         return cls(description["schema"], description["table"], columns, key, description["named"])
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedColumn:
+    """A column as DDL, a server or a dump defines it: what the log of a table without full metadata leaves out.
+
+    `kind`: the type's name in lower case without synonyms, arguments and sign (rust/src/binlog/definition.rs has them all);
+    `charset`: the name of a character column's character set, None when it is not known; `labels`: of ENUM and SET.
+    """
+
+    name: str
+    kind: str
+    unsigned: bool
+    charset: str | None
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A table's columns in their order, and the columns of its primary key and of other unique keys, by rank."""
+
+    columns: tuple[DefinedColumn, ...]
+    keys: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -89,6 +115,8 @@ class Ddl:
     """When the statement began at the server: what CURRENT_TIMESTAMP is in it."""
     time_zone: str | None
     """The session's, where the log has it: the server writes it when the statement's effect depends on it."""
+    server_charset: str | None
+    """The name of the character set that a schema created without one gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +125,10 @@ class Boundary:
 
     file: str
     offset: int
-    gtid: str
+    expanded: int
+    """Bytes that decompression has added before the offset in this file; ids count them."""
+    gtids: str
+    """All transactions before it, as servers write sets of them; empty when they are not known or have no names."""
     id: int
     commit_ts_us: int
 
@@ -116,6 +147,7 @@ class BinlogReader:
     `columns` names the columns to decode of tables like a pattern; several patterns that fit add up. The key is always decoded,
     other columns are stepped over, and tables without a pattern have all of theirs. `feed` raises SourceError at a table that
     lacks a column asked for.
+    With `names_required`, a table whose columns neither the log nor a definition names is a SourceError.
     """
 
     def __init__(
@@ -125,25 +157,71 @@ class BinlogReader:
         columns: Mapping[str, Sequence[str]] | None = None,
         before_images: bool = False,
         network: bool = False,
+        names_required: bool = False,
     ) -> None:
-        named = list((columns or {}).items())
         self._decoder = _native.BinlogDecoder(
-            include=include, columns=named, before_images=before_images, network=network
+            include=include,
+            columns=list((columns or {}).items()),
+            before_images=before_images,
+            network=network,
+            names_required=names_required,
         )
         self._tables: dict[int, TableInfo] = {}
 
-    def start(self, file: str, offset: int = 0, *, commit_ts_us: int = 0, head: bytes = b"") -> None:
+    def start(
+        self,
+        file: str,
+        offset: int = 0,
+        *,
+        expanded: int = 0,
+        gtids: str = "",
+        renumbered: int = 0,
+        commit_ts_us: int = 0,
+        skip_until_us: int | None = None,
+        head: bytes = b"",
+    ) -> None:
         """Begins in a log file; in the middle of a recorded one its first bytes are needed too (`head`).
 
-        What was not taken is forgotten: it comes again, with the same ids, from the boundary before it.
+        `expanded`, `gtids` and `commit_ts_us` are those of the boundary where decoding goes on (without `expanded`, ids are
+        smaller than from the file's beginning); `renumbered` is added to the numbers of files in ids. Rows are passed over up to
+        the first transaction that was committed at `skip_until_us` or later. What was not taken is forgotten: it comes again,
+        with the same ids, from the boundary before it.
         """
-        self._decoder.start(file, offset, commit_ts_us)
+        self._decoder.start(
+            file,
+            offset,
+            expanded=expanded,
+            gtids=gtids,
+            renumbered=renumbered,
+            commit_ts_us=commit_ts_us,
+            skip_until_us=_BEGINNING_OF_TIME_US if skip_until_us is None else skip_until_us,
+        )
         if head:
             self._decoder.prime(head)
 
-    def feed(self, data: bytes | bytearray | memoryview, *, rows: int = 1 << 20, size_bytes: int = 64 << 20) -> int:
-        """Decodes whole events up to the first end of a transaction with that much pending; returns the bytes they had."""
-        return self._decoder.feed(data, stop_after_rows=rows, stop_after_bytes=size_bytes)
+    def define(self, schema: str, table: str, definition: Definition | None) -> None:
+        """What a table is from where the reader stands on; None: it is not known any more.
+
+        The log's own words go before; a definition that is not that of the table in the log is not used.
+        """
+        self._decoder.define(schema, table, definition)
+
+    def feed(
+        self,
+        data: bytes | bytearray | memoryview,
+        *,
+        rows: int = 1 << 20,
+        size_bytes: int = 64 << 20,
+        stop_at_ddl: bool = False,
+    ) -> int:
+        """Decodes whole events up to the first end of a transaction with that much pending; returns the bytes they had.
+
+        A transaction that would fill the memory is left in its middle, to be taken in parts. When that is within a compressed
+        one (`in_payload`), the next call goes on there before it looks at its data, which may be empty.
+        With `stop_at_ddl` it ends behind every statement that changes what tables are (`behind_ddl`), so that they can be
+        defined anew before their next rows.
+        """
+        return self._decoder.feed(data, stop_after_rows=rows, stop_after_bytes=size_bytes, stop_at_ddl=stop_at_ddl)
 
     def take(self) -> Decoded:
         """Everything decoded since the last time."""
@@ -151,12 +229,20 @@ class BinlogReader:
         boundary = batches.boundary
         return Decoded(
             tuple(self._item(item) for item in batches.items),
-            boundary and Boundary(boundary.file, boundary.offset, boundary.gtid, boundary.id, boundary.commit_ts_us),
+            boundary
+            and Boundary(
+                boundary.file,
+                boundary.offset,
+                boundary.expanded,
+                boundary.gtids,
+                boundary.id,
+                boundary.commit_ts_us,
+            ),
         )
 
     def _item(self, item: _native.RowBatch | _native.Ddl) -> Rows | Ddl:
         if isinstance(item, _native.Ddl):
-            session = (item.started_us, item.time_zone)
+            session = (item.started_us, item.time_zone, item.server_charset)
             return Ddl(item.schema, item.sql, item.file, item.offset, item.id, item.ts_us, *session)
         table = self._tables.get(item.table)
         if table is None:
@@ -181,22 +267,48 @@ class BinlogReader:
         return self._decoder.at_boundary
 
     @property
+    def in_payload(self) -> bool:
+        """The bytes of a compressed transaction have been taken, and not all of its rows: `feed` goes on with them."""
+        return self._decoder.in_payload
+
+    @property
+    def behind_ddl(self) -> bool:
+        """The newest that was decoded and not taken is a statement."""
+        return self._decoder.behind_ddl
+
+    @property
     def incomplete_event_at(self) -> int | None:
         """Where the event begins that the last `feed` found cut."""
         return self._decoder.incomplete_event_at
 
 
-def decode_file(
-    reader: BinlogReader, file: BinaryIO, name: str, *, offset: int = 0, commit_ts_us: int = 0, rows: int = 1 << 16
-) -> Iterator[Decoded]:
-    """Decodes a recorded file from `offset` to the end that it has now, about `rows` rows at a time.
+def skim_file(file: BinaryIO, name: str, offset: int) -> tuple[int, int]:
+    """Goes over the headers of a recorded file up to `offset`: where the last event ends that is whole by then, and how many bytes
+    decompression adds before that place (`Boundary.expanded`). CorruptError when the headers are damaged.
+    """
+    skim = _native.BinlogSkim(name)
+    at, chunk_bytes = 0, CHUNK_BYTES
+    while at < offset:
+        file.seek(at)
+        data = file.read(min(chunk_bytes, offset - at))
+        used = skim.feed(data)
+        if used == 0 and len(data) < chunk_bytes:
+            break
+        # An event longer than the chunk needs a larger one.
+        chunk_bytes = CHUNK_BYTES if used else chunk_bytes * 2
+        at += used
+    return at, skim.expanded
 
-    An event cut at the end is left (`reader.incomplete_event_at`, and `reader.finish` makes it an error). When the file turns out
+
+def decode_file(reader: BinlogReader, file: BinaryIO, name: str, *, rows: int = 1 << 16) -> Iterator[Decoded]:
+    """Decodes a recorded file to the end that it has now, about `rows` rows at a time.
+
+    Behind each DDL statement it yields, so that the caller can define tables anew. An event cut at the end is left
+    (`reader.incomplete_event_at`, and `reader.finish` makes it an error). When the file turns out
     to be damaged or not to be captured, what was decoded before is yielded first, then the error is raised.
     """
-    file.seek(0)
-    reader.start(name, offset, commit_ts_us=commit_ts_us, head=file.read(_HEAD_BYTES) if offset else b"")
-    chunk_bytes = CHUNK_BYTES
+    reader.start(name)
+    offset, chunk_bytes = 0, CHUNK_BYTES
     while True:
         file.seek(offset)
         data = memoryview(file.read(chunk_bytes))
@@ -204,14 +316,14 @@ def decode_file(
         used = 0
         while True:
             try:
-                taken = reader.feed(data[used:], rows=rows)
+                taken = reader.feed(data[used:], rows=rows, stop_at_ddl=True)
             except HeadraceError:
                 yield reader.take()
                 raise
-            if reader.pending_rows or reader.at_boundary:
+            if reader.pending_rows or reader.at_boundary or reader.behind_ddl:
                 yield reader.take()
             used += taken
-            if taken == 0 or used == len(data):
+            if not reader.in_payload and (taken == 0 or used == len(data)):
                 break
         offset += used
         if at_end:

@@ -23,7 +23,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An entry at its offset."""
+    """An entry at its offset. Offsets ascend in a partition; there may be gaps between them."""
 
     offset: int
     entry: Entry
@@ -46,8 +46,9 @@ class Log(Protocol):
     def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
         """Appends `entries` as one unit: all of them or, after a crash, none. Durable on return; the span is theirs.
 
-        Raises StorageError when the disk refuses (nothing is left behind then, and a later append may succeed), RetryableError
-        when another process is the partition's writer and stays it, FencedError when another has taken over from this one.
+        Raises StorageError when the disk refuses (nothing is left behind then, and a later append may succeed), FencedError when
+        another process has taken over from this one. RetryableError: another process is the partition's writer and stays it, or
+        the brokers are away; whether the entries are in the log is decided then before `spans` of this instance returns again.
         """
         ...
 
@@ -60,15 +61,34 @@ class Log(Protocol):
         ...
 
     def spans(self, topic: str) -> Mapping[int, Span]:
-        """Per partition what can be read now: from the oldest kept offset to the end of what is durable. Empty for an unknown topic."""
+        """Per partition what can be read now: from the oldest kept offset to the end of what is durable. Empty for an unknown topic.
+
+        The last record may stand some offsets before the end: who has read a span goes on at its `stop`.
+        """
         ...
 
     def wait(self, topic: str, partition: int, offset: int, timeout_s: float) -> bool:
-        """Returns True as soon as `offset` can be read, False after `timeout_s` without it. Cheap to call in a loop."""
+        """Returns True as soon as a record at `offset` or behind it can be read, False after `timeout_s` without one.
+
+        Cheap to call in a loop.
+        """
         ...
 
     def close(self) -> None:
         """Releases files, connections and the writer's lock. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """What a log offers besides for people who look into it."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics; ConfigError when there is no log."""
+        ...
+
+    def statistics(self, topic: str, partition: int) -> dict[str, int | str]:
+        """Figures of a partition that is there, under names of the log's own."""
         ...
 
 
@@ -81,8 +101,11 @@ class TimeIndexed(Protocol):
         ...
 
 
-def last(log: Log, topic: str, partition: int, key: bytes) -> Record | None:
-    """The newest entry with this key, None when there is none. Reads backwards in growing steps: quick when it is near the end."""
+def last(log: Log, topic: str, partition: int, key: bytes | None = None) -> Record | None:
+    """The newest entry with this key (of any key when it is left out), None when there is none.
+
+    Reads backwards in growing steps: quick when it is near the end.
+    """
     kept = log.spans(topic).get(partition, Span(0, 0))
     stop = kept.stop
     step = 64
@@ -90,7 +113,7 @@ def last(log: Log, topic: str, partition: int, key: bytes) -> Record | None:
         start = max(kept.start, stop - step)
         found = None
         for record in log.read(topic, partition, Span(start, stop)):
-            if record.entry.key == key:
+            if key is None or record.entry.key == key:
                 found = record
         if found is not None:
             return found

@@ -53,23 +53,14 @@ from headrace.log.base import Entry, Record, Span
 from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage
 from headrace.log.ownership import holder
 from headrace.log.reader import PartitionReader
-from headrace.log.retention import Keep
+from headrace.log.retention import Keep, Retention
 from headrace.log.segment import segment_path
 from headrace.log.writer import PartitionWriter
-from headrace.model import Component, LocalPath, Model
+from headrace.model import Component, LocalPath
 
 _MARKER = ".headrace-log"
 _LONGEST_NAME_BYTES = 255
 _MIB = 1 << 20
-
-
-class Retention(Model):
-    """When old entries may go, by whole segments. Without bounds everything is kept; the last hour always is."""
-
-    age_s: int | None = Field(default=None, ge=3600)
-    """Entries older than this go (seconds, at least an hour)."""
-    size_bytes: int | None = Field(default=None, ge=1)
-    """The oldest segments go while a partition is larger than this."""
 
 
 class DirectoryLog:
@@ -84,7 +75,7 @@ class DirectoryLog:
         segment_bytes: int = Field(default=128 * _MIB, ge=1)
         """A new file is begun when the newest would become longer than this."""
         retention: Retention = Retention()
-        """When old entries may go. Everything is kept by default."""
+        """When old entries may go. Everything is kept by default, and the last hour always."""
         writer_wait_s: float = Field(default=3.0, ge=0)
         """How long the first append waits for another writer of the partition to end."""
 

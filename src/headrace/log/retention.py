@@ -6,11 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from headrace.log.disk import Disk, OpenFile
 from headrace.log.index import SegmentIndex
 from headrace.log.segment import Extent, segment_bases, segment_path
+from headrace.model import Model
 
 HOUR_MS = 3_600_000
+
+
+class Retention(Model):
+    """When old entries may go, by whole segments. Without bounds everything is kept."""
+
+    age_s: int | None = Field(default=None, ge=3600)
+    """Entries older than this go (seconds, at least an hour)."""
+    size_bytes: int | None = Field(default=None, ge=1)
+    """The oldest segments go while a partition is larger than this."""
 
 
 @dataclass(frozen=True, slots=True)

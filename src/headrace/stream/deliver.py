@@ -227,8 +227,8 @@ class Follower:
             self._take(record)
             offset = record.offset + 1
             if not self._in_transaction and over():
-                break
-        return offset
+                return offset
+        return span.stop
 
     def _take(self, record: Record) -> None:
         if record.entry.key == MARK_KEY:

@@ -3,7 +3,8 @@
 One row is one entry of the log; a block (ums/change.py) is one cell, so the JVM carries changes without parsing them and a Python
 worker opens one into a typed table at no cost (``headrace.ums.change.read_block``).
 
-Options: `path` (the log's directory) and `topic`; `startingOffsets` (``earliest``, the default, or ``latest``; a stream's first
+Options: `topic`, and which log: `path` (the embedded log's directory) or `brokers` (Kafka); any other option of that log in a flow file
+too, with a dot where it has levels (``sasl.username``). `startingOffsets` (``earliest``, the default, or ``latest``; a stream's first
 start only); `maxEntriesPerTrigger`. Offsets are a map partition -> next offset: a range always gives the same rows again.
 Trigger.AvailableNow is supported. Register it once per session: ``spark.dataSource.register(LogDataSource)``.
 """
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -40,6 +41,9 @@ _FIELDS: list[pa.Field[Any]] = [
 ]
 _DDL = "topic string, partition int, offset long, time timestamp, namespace string, block binary"
 _ENTRIES_PER_BATCH = 256
+_KINDS = {"path": "directory", "brokers": "kafka"}
+"""The option that says where a log is -> the kind of log."""
+_OURS = {"topic", "startingoffsets", "maxentriespertrigger"}
 Offsets = dict[str, int]
 
 
@@ -56,15 +60,31 @@ class _Topic:
     """One topic of a log, opened anew in each process that needs it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        missing = [name for name in ("path", "topic") if name not in options]
-        if missing:
-            raise ConfigError(f"format {FORMAT} needs the option '{missing[0]}'", fix="set `path` and `topic`")
+        kinds = [kind for option, kind in _KINDS.items() if option in options]
+        if len(kinds) != 1 or "topic" not in options:
+            raise ConfigError(
+                f"format {FORMAT} needs to know which topic of which log",
+                fix="set `topic`, and either `path` or `brokers`",
+            )
         self.name = options["topic"]
-        self._path = options["path"]
+        self._kind = kinds[0]
+        self._options = {name: value for name, value in options.items() if name.lower() not in _OURS}
 
     def open(self) -> Log:
-        kind = registry.load("logs", "directory")
-        log: Log = kind(kind.Config(type="directory", path=Path(self._path)))  # type: ignore[attr-defined]
+        kind = registry.load("logs", self._kind)
+        values: dict[str, Any] = {"type": self._kind}
+        for name, value in self._options.items():
+            *levels, last = name.split(".")
+            place = values
+            for level in levels:
+                place = place.setdefault(level, {})
+            place[last] = value
+        try:
+            log: Log = kind(kind.Config.model_validate(values))  # type: ignore[attr-defined]
+        except ValidationError as error:
+            [first, *_] = error.errors()
+            option = ".".join(map(str, first["loc"]))
+            raise ConfigError(f"option '{option}' of format {FORMAT}: {first['msg']}", fix="correct it") from error
         return log
 
     def spans(self) -> Mapping[int, Span]:

@@ -261,7 +261,14 @@ def _capture_alone(
 
 
 def check_all(pipeline: PipelineSpec) -> Iterator[str]:
-    """Tests every source and target; a line for each that is fine, the error of the first that is not."""
+    """Tests the log and every source and target; a line for each that is fine, the error of the first that is not."""
+    log = open_log(pipeline)
+    try:
+        for config in pipeline.source:
+            log.spans(config.name)
+    finally:
+        log.close()
+    yield "log: fine"
     for config in pipeline.source:
         source = open_source(config, pipeline)
         try:

@@ -1,0 +1,94 @@
+//! Messages out of a record batch: a head that is the same for all, tuples up to the limits, a tail.
+
+use std::ops::Range;
+
+use super::writers::Writer;
+
+const BEFORE_TUPLE: &[u8] = b"{\"tuple\":[";
+const AFTER_TUPLE: &[u8] = b"]}";
+const TAIL: &[u8] = b"]}";
+
+/// How much goes into one message. A row that is larger alone still gets its message.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+/// The tuples of all rows with commas between those of one message. Head and tail are added when a message is put together, so
+/// that the head, often the longest part, is copied once.
+pub struct Messages<'a> {
+    head: &'a [u8],
+    tuples: Vec<u8>,
+    cuts: Vec<Cut>,
+}
+
+struct Cut {
+    first_row: usize,
+    tuples: Range<usize>,
+}
+
+impl Messages<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
+        self.cuts.iter().map(|cut| Message {
+            first_row: cut.first_row,
+            parts: [self.head, self.tuples.get(cut.tuples.clone()).unwrap_or_default(), TAIL],
+        })
+    }
+}
+
+pub struct Message<'a> {
+    pub first_row: usize,
+    parts: [&'a [u8]; 3],
+}
+
+impl Message<'_> {
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    /// Fills memory of this message's length.
+    pub fn copy_to(&self, mut memory: &mut [u8]) {
+        for part in self.parts {
+            let Some((here, rest)) = memory.split_at_mut_checked(part.len()) else { return };
+            here.copy_from_slice(part);
+            memory = rest;
+        }
+    }
+}
+
+/// `head` goes up to and with the `[` of the payload.
+pub fn encode<'a>(head: &'a [u8], writers: &[Box<dyn Writer>], rows: usize, limits: Limits) -> Messages<'a> {
+    let mut tuples = Vec::with_capacity(rows * writers.len() * 12);
+    let mut cuts = Vec::new();
+    let (mut first_row, mut start) = (0, 0);
+    for row in 0..rows {
+        let before = tuples.len();
+        if row > first_row {
+            tuples.push(b',');
+        }
+        let tuple = tuples.len();
+        write_tuple(&mut tuples, writers, row);
+        let too_long = head.len() + tuples.len() - start + TAIL.len() > limits.bytes;
+        if row > first_row && (row - first_row >= limits.rows || too_long) {
+            cuts.push(Cut { first_row, tuples: start..before });
+            // The comma before this tuple stays between the two messages, in neither.
+            (first_row, start) = (row, tuple);
+        }
+    }
+    if rows > 0 {
+        cuts.push(Cut { first_row, tuples: start..tuples.len() });
+    }
+    Messages { head, tuples, cuts }
+}
+
+fn write_tuple(out: &mut Vec<u8>, writers: &[Box<dyn Writer>], row: usize) {
+    out.extend_from_slice(BEFORE_TUPLE);
+    for (field, writer) in writers.iter().enumerate() {
+        if field > 0 {
+            out.push(b',');
+        }
+        writer.write(row, out);
+    }
+    out.extend_from_slice(AFTER_TUPLE);
+}
