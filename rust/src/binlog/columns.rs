@@ -64,7 +64,7 @@ impl Size {
     /// Takes the value that begins at byte `at` of the event, or the null that takes no bytes; returns where the next one begins,
     /// which may be behind the event's end. Nulls come as they please, so there is no branch for them, only masks.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "the loop over all values, from two places")]
+    #[allow(clippy::inline_always, reason = "the loop over all values, from three places")]
     pub fn walk(self, event: &[u8], at: usize, null: bool, cell: &mut Cell) -> Read<usize> {
         let taken = usize::from(null).wrapping_sub(1);
         let width = match self {

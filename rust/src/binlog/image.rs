@@ -43,6 +43,13 @@ pub fn walk(event: &[u8], at: usize, present: &Present<'_>, sizes: &[Size], row:
     let nulls = event.get(at..end).ok_or_else(|| Fault::short(end - at, event.len().saturating_sub(at)))?;
     if present.all {
         for ((sizes, cells), nulls) in sizes.chunks(8).zip(row.chunks_mut(8)).zip(nulls) {
+            let nulls = nulls & (0xff >> (8 - sizes.len()));
+            if nulls == 0 {
+                for (size, cell) in sizes.iter().zip(cells) {
+                    end = size.walk(event, end, false, cell)?;
+                }
+                continue;
+            }
             for (place, (size, cell)) in sizes.iter().zip(cells).enumerate() {
                 end = size.walk(event, end, nulls >> place & 1 == 1, cell)?;
             }

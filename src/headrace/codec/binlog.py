@@ -24,7 +24,8 @@ GtidSet = _native.GtidSet
 """A set of transactions: ``GtidSet(text)`` of what servers write (CorruptError when it is none), ``str`` for its
 normal form, ``|`` union, ``-`` difference, ``<=`` subset; ``to_wire()`` for COM_BINLOG_DUMP_GTID."""
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 20
+"""Large enough for few calls, small enough that the bytes stay in the processor's caches from reading to decoding."""
 _BEGINNING_OF_TIME_US = -(2**63)
 
 BEFORE = "_ums_before_"
