@@ -165,8 +165,15 @@ impl Decoder {
         self.incomplete_at = None;
         let mut used = 0;
         let result = self.feed_until(data, stop, &mut used);
-        if let Err(fault) = result {
-            let fault = fault.at(&self.place);
+        if let Some(fault) = Fault::first(result.err().into_iter().chain(self.pending.carry().err())) {
+            let mut place = self.place.clone();
+            if let Some(row) = fault.row() {
+                // More has been taken since, which must neither be handed out nor counted as complete.
+                self.pending.cut(row.id);
+                self.complete = None;
+                place.offset = row.event_offset;
+            }
+            let fault = fault.at(place);
             self.failed = Some(fault.clone());
             return Err(fault);
         }
@@ -246,7 +253,10 @@ impl Decoder {
         }
         let next = self.dispatch(&header, &event, body, self.place.offset)?;
         match next {
-            Some(next) => self.place = next,
+            Some(next) => {
+                self.pending.carry()?;
+                self.place = next;
+            }
             None => self.place.offset = end,
         }
         self.note_complete();
@@ -449,7 +459,7 @@ impl Decoder {
         self.place.id(at + event_bytes as u64)?;
         let Some(target) = self.tables.target(rows.table_id) else { return Ok(()) };
         self.transaction.rows = true;
-        self.pending.add(&target, rows, &stamp).map_err(|fault| fault.at(&*target.table))
+        self.pending.add(&target, rows, &stamp)
     }
 
     pub fn take(&mut self) -> Read<(Vec<Item>, Option<Boundary>)> {

@@ -169,8 +169,8 @@ struct Printer {
 }
 
 impl Printer {
-    fn number(&mut self, number: impl std::fmt::Display) {
-        let _ = write!(self.text, "{number}");
+    fn number(&mut self, number: impl itoa::Integer) {
+        self.text.push_str(itoa::Buffer::new().format(number));
     }
 
     /// The shortest digits that read back as the same number, as the server prints them: whole numbers keep a `.0`, an exponent
@@ -214,7 +214,9 @@ pub fn check_growth(text_bytes: usize, document_bytes: usize) -> Read<()> {
 
 /// The text of a value out of a document of `document_bytes` bytes.
 pub fn text(value: Value<'_>, document_bytes: usize) -> Read<String> {
-    let mut out = Printer { text: String::new(), depth: 0, document_bytes };
+    // Text is seldom more than half as long again as the document.
+    let text = String::with_capacity(document_bytes + document_bytes / 2);
+    let mut out = Printer { text, depth: 0, document_bytes };
     value.print(&mut out)?;
     Ok(out.text)
 }

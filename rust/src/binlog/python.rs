@@ -53,10 +53,16 @@ pub struct BinlogDecoder {
 #[pymethods]
 impl BinlogDecoder {
     #[new]
-    #[pyo3(signature = (*, include, before_images=false, network=false, names_required=false))]
+    #[pyo3(signature = (*, include, columns=Vec::new(), before_images=false, network=false, names_required=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
-    fn new(include: Vec<String>, before_images: bool, network: bool, names_required: bool) -> PyResult<Self> {
-        let include = Include::new(&include).map_err(|pattern| {
+    fn new(
+        include: Vec<String>,
+        columns: Vec<(String, Vec<String>)>,
+        before_images: bool,
+        network: bool,
+        names_required: bool,
+    ) -> PyResult<Self> {
+        let include = Include::new(&include, &columns).map_err(|pattern| {
             PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
         })?;
         Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })

@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::charset::Charset;
-use super::columns::{Shape, Traits, code, metadata_bytes};
+use super::columns::{Shape, Size, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
 use super::definition::{self, Definition};
 use super::event::Family;
@@ -24,7 +24,6 @@ pub struct Column {
     pub name: Arc<str>,
     pub nullable: bool,
     pub is_json: bool,
-    pub is_key: bool,
     pub shape: Shape,
 }
 
@@ -33,10 +32,12 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub columns: Vec<Column>,
+    /// Indexes of the columns that batches have, in order; the others are stepped over.
+    pub kept: Vec<usize>,
     /// Indexes of the primary key's columns, in the key's order; empty when there is none or the log does not tell.
     pub key: Vec<usize>,
-    /// The columns before this index hold the whole key.
-    pub key_end: usize,
+    /// The sizes of the columns' values, close together for walking over rows.
+    pub sizes: Vec<Size>,
     /// False when neither the log (`binlog_row_metadata=MINIMAL`) nor a definition has names.
     pub named: bool,
 }
@@ -102,17 +103,41 @@ impl Table {
         let columns = traits.iter().enumerate().map(|(index, traits)| {
             let name = extra.names.get(index).cloned().unwrap_or_else(|| format!("@{}", index + 1));
             let shape = Shape::of(traits).map_err(|fault| fault.at(format!("column {name}")))?;
-            let (is_json, is_key) = (traits.code == code::JSON, extra.key.contains(&index));
-            Ok(Column { name: name.into(), nullable: bit(nullable, index), is_json, is_key, shape })
+            Ok(Column { name: name.into(), nullable: bit(nullable, index), is_json: traits.code == code::JSON, shape })
         });
+        let columns = columns.collect::<Read<Vec<_>>>()?;
         Ok(Self {
             schema: text(head.schema),
             name: text(head.name),
-            columns: columns.collect::<Read<_>>()?,
-            key_end: extra.key.iter().max().map_or(0, |last| last + 1),
+            sizes: columns.iter().map(|column| column.shape.size).collect(),
+            kept: (0..columns.len()).collect(),
+            columns,
             key: extra.key,
             named: count > 0 && extra.names.len() == count,
         })
+    }
+
+    /// Only the columns of these names and the key's; None: all.
+    pub fn keep(mut self, names: Option<&[&str]>) -> Read<Self> {
+        let Some(names) = names else { return Ok(self) };
+        if let Some(unknown) = names.iter().find(|name| self.columns.iter().all(|column| *column.name != ***name)) {
+            let there: Vec<&str> = self.columns.iter().map(|column| &*column.name).collect();
+            return Err(Fault::refused(
+                format!("there is no column '{unknown}' that was asked for"),
+                format!("ask for columns of these: {}", there.join(", ")),
+            ));
+        }
+        let wanted = |index: &usize| {
+            let name = self.columns.get(*index).map_or("", |column| &column.name);
+            self.key.contains(index) || names.contains(&name)
+        };
+        self.kept = (0..self.columns.len()).filter(wanted).collect();
+        Ok(self)
+    }
+
+    /// The columns that batches have, with their indexes.
+    pub fn kept_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.kept.iter().filter_map(|&index| Some((index, self.columns.get(index)?)))
     }
 
     pub fn json_columns(&self) -> usize {
@@ -126,8 +151,8 @@ impl Table {
         out.push_str(", \"table\": ");
         quote(&self.name, &mut out);
         out.push_str(", \"columns\": [");
-        for (index, column) in self.columns.iter().enumerate() {
-            out.push_str(if index == 0 { "{\"name\": " } else { ", {\"name\": " });
+        for (place, (_, column)) in self.kept_columns().enumerate() {
+            out.push_str(if place == 0 { "{\"name\": " } else { ", {\"name\": " });
             quote(&column.name, &mut out);
             out.push_str(", \"source_type\": ");
             quote(&column.shape.source_type, &mut out);

@@ -1,6 +1,6 @@
 //! The tables that a log names: versions for as long as the decoder lives, and what the table ids of one file stand for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -38,7 +38,7 @@ pub struct Tables {
     definitions: HashMap<(String, String), Definition>,
     versions: Vec<Version>,
     by_content: HashMap<Arc<[u8]>, usize>,
-    mapped: HashMap<u64, Mapped>,
+    mapped: BTreeMap<u64, Mapped>,
 }
 
 impl Tables {
@@ -50,7 +50,7 @@ impl Tables {
             definitions: HashMap::new(),
             versions: Vec::new(),
             by_content: HashMap::new(),
-            mapped: HashMap::new(),
+            mapped: BTreeMap::new(),
         }
     }
 
@@ -103,7 +103,9 @@ impl Tables {
         }
         let name = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let names = (name(head.schema), name(head.name));
+        let columns = self.include.columns(head.schema, head.name);
         let table = Table::read(head, family, self.definitions.get(&names), self.names_required)
+            .and_then(|table| table.keep(columns.as_deref()))
             .map_err(|fault| fault.at(format!("table {}.{}", names.0, names.1)))?;
         let content: Arc<[u8]> = head.content.into();
         let index = self.versions.len();
