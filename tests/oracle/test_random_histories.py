@@ -74,6 +74,6 @@ def from_boundary(
         part = reader.take()
         assert part.boundary is not None
         boundaries.append(part.boundary)
-        items = in_order(part.items, name)
+        items = in_order(part.items)
         found += [(item.number, item.line) if isinstance(item, Change) else (item.id, item.sql) for item in items]
     return found, boundaries

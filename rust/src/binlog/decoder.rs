@@ -127,7 +127,7 @@ impl Decoder {
         self.commit_ts_us = before.commit_ts_us;
         self.skip_until_us = before.skip_until_us;
         self.complete = None;
-        self.pending = Pending::default();
+        self.pending = Pending::of(self.place.file.clone());
         self.failed = None;
         self.incomplete_at = None;
         Ok(())
@@ -254,7 +254,7 @@ impl Decoder {
         let next = self.dispatch(&header, &event, body, self.place.offset)?;
         match next {
             Some(next) => {
-                self.pending.carry()?;
+                self.pending.enter(next.file.clone())?;
                 self.place = next;
             }
             None => self.place.offset = end,

@@ -28,7 +28,7 @@ pub struct Ddl {
 }
 
 pub enum Item {
-    Rows { table: usize, batch: RecordBatch },
+    Rows { table: usize, file: Arc<str>, batch: RecordBatch },
     Ddl(Ddl),
 }
 
@@ -42,6 +42,8 @@ pub struct Target<'t> {
 
 #[derive(Default)]
 pub struct Pending {
+    /// The log file that the rows under way come from.
+    file: Arc<str>,
     items: Vec<Item>,
     /// By table index; empty between batches, so that the next one knows how large it may become.
     open: Vec<Option<TableRows>>,
@@ -52,6 +54,17 @@ pub struct Pending {
 }
 
 impl Pending {
+    pub fn of(file: Arc<str>) -> Self {
+        Self { file, ..Self::default() }
+    }
+
+    /// What comes now is of another file.
+    pub fn enter(&mut self, file: Arc<str>) -> Read<()> {
+        self.close()?;
+        self.file = file;
+        Ok(())
+    }
+
     /// Adds the rows of an event; after a fault, those before the broken one are kept.
     pub fn add(&mut self, target: &Target<'_>, event: &Rows<'_>, stamp: &Stamp) -> Read<()> {
         if self.open.len() <= target.index {
@@ -91,7 +104,7 @@ impl Pending {
         for table in std::mem::take(&mut self.order) {
             let rows = self.open.get_mut(table).and_then(Option::as_mut);
             if let Some(rows) = rows.filter(|rows| rows.len() > 0) {
-                self.items.push(Item::Rows { table, batch: rows.finish()? });
+                self.items.push(Item::Rows { table, file: self.file.clone(), batch: rows.finish()? });
             }
         }
         Ok(())

@@ -108,7 +108,10 @@ impl BinlogDecoder {
     fn take(&mut self, py: Python<'_>) -> PyResult<Batches> {
         let (items, boundary) = py.detach(|| self.decoder.take()).map_err(|fault| raise(py, fault))?;
         let items = items.into_iter().map(|item| match item {
-            Item::Rows { table, batch } => Ok(Py::new(py, RowBatch { table, batch })?.into_any()),
+            Item::Rows { table, file, batch } => {
+                let file = file.to_string();
+                Ok(Py::new(py, RowBatch { table, file, batch })?.into_any())
+            }
             Item::Ddl(ddl) => Ok(Py::new(py, Ddl::from(ddl))?.into_any()),
         });
         let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
@@ -294,6 +297,8 @@ impl From<pending::Ddl> for Ddl {
 pub struct RowBatch {
     #[pyo3(get)]
     table: usize,
+    #[pyo3(get)]
+    file: String,
     batch: RecordBatch,
 }
 

@@ -34,6 +34,11 @@ class BinlogFiles:
             raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
         return BinlogPosition(names[0], FILE_START)
 
+    def paths(self) -> list[Path]:
+        """All files, in their order."""
+        self.first_position()
+        return [self._path(name) for name in self._names()]
+
     def last_position(self) -> BinlogPosition:
         self.first_position()
         name = self._names()[-1]

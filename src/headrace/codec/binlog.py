@@ -97,6 +97,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.native)
 
+    @property
+    def file(self) -> str:
+        """The log file that they are in."""
+        return self.native.file
+
     @cached_property
     def data(self) -> pa.RecordBatch:
         return self.native.batch
