@@ -19,7 +19,8 @@ test-fast: build  ## below three minutes: no servers, no Spark
 	$(BIN)/pytest tests/unit tests/property tests/golden
 
 test-long: build servers  ## the full number of histories, kills and soaks
-	HEADRACE_HISTORIES=10000 HEADRACE_MESSAGES=1000000 HEADRACE_KILLS=100 HEADRACE_PAYLOAD_ROWS=10000000 $(BIN)/pytest --timeout 7200
+	HEADRACE_HISTORIES=10000 HEADRACE_SERVER_HISTORIES=200 HEADRACE_MESSAGES=1000000 HEADRACE_KILLS=100 \
+	HEADRACE_PAYLOAD_ROWS=10000000 $(BIN)/pytest --timeout 7200
 
 build: $(STAMPS)/native
 

@@ -84,12 +84,14 @@ class BinlogDecoder:
         self,
         *,
         include: Sequence[str],
+        columns: Sequence[tuple[str, Sequence[str]]] = (),
         before_images: bool = False,
         network: bool = False,
         names_required: bool = False,
     ) -> None:
         """`include`: patterns ``schema.table`` with ``*`` and ``?``; no pattern, no table.
 
+        `columns`: such patterns with the columns to decode of tables like them, beside those of the key; others have all.
         `names_required`: columns without names, which are ``@1``, ``@2``, … else, are an error.
         """
     def start(
@@ -174,6 +176,8 @@ class RowBatch:
 
     @property
     def table(self) -> int: ...
+    @property
+    def file(self) -> str: ...
     @property
     def batch(self) -> pa.RecordBatch: ...
     def __len__(self) -> int: ...

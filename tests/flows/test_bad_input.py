@@ -11,7 +11,9 @@ import pytest
 
 from headrace.lake.asof import as_of
 from tests.flows.command import Result, headrace, run_until_idle
+from tests.servers.binlog_server import BinlogServer
 from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql
 from tests.servers.process import free_port
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
@@ -26,7 +28,7 @@ def flow_file(directory: Path, source: str, *, target: str = "{type: lake, path:
     return path
 
 
-def live(server: MariaDb, **changes: object) -> str:
+def live(server: BinlogServer, **changes: object) -> str:
     settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password, **changes}
     return ", ".join(
         f'{name}: "{value}"' if isinstance(value, str) else f"{name}: {value}" for name, value in settings.items()
@@ -52,14 +54,14 @@ def test_no_files_match(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["check", "capture", "run"])
-def test_wrong_password(mariadb: MariaDb, tmp_path: Path, verb: str) -> None:
-    flow = flow_file(tmp_path, live(mariadb, password="wrong") + ', tables: ["*.*"]')
+def test_wrong_password(binlog_server: BinlogServer, tmp_path: Path, verb: str) -> None:
+    flow = flow_file(tmp_path, live(binlog_server, password="wrong") + ', tables: ["*.*"]')
     assert_clear(headrace(verb, flow), 2, "Access denied", "password")
 
 
-def test_missing_grants(mariadb: MariaDb, tmp_path: Path) -> None:
-    mariadb.execute("CREATE USER IF NOT EXISTS poor IDENTIFIED BY 'poor'")
-    flow = flow_file(tmp_path, live(mariadb, user="poor", password="poor") + ', tables: ["*.*"]')
+def test_missing_grants(binlog_server: BinlogServer, tmp_path: Path) -> None:
+    binlog_server.execute("CREATE USER IF NOT EXISTS poor IDENTIFIED BY 'poor'")
+    flow = flow_file(tmp_path, live(binlog_server, user="poor", password="poor") + ', tables: ["*.*"]')
     for verb in ("check", "capture"):
         assert_clear(headrace(verb, flow), 1, "GRANT REPLICATION SLAVE")
 
@@ -71,8 +73,9 @@ def test_server_away(tmp_path: Path) -> None:
         assert_clear(headrace(verb, flow), 1, "is away", "capture then goes on where it stopped")
 
 
-def test_statement_format_server_is_refused(tmp_path: Path) -> None:
-    with MariaDb("--binlog-format=STATEMENT", "--binlog-row-metadata=MINIMAL") as server:
+@pytest.mark.parametrize("kind", [MariaDb, MySql])
+def test_statement_format_server_is_refused(tmp_path: Path, kind: type[MariaDb | MySql]) -> None:
+    with kind("--binlog-format=STATEMENT", "--binlog-row-metadata=MINIMAL") as server:
         flow = flow_file(tmp_path, live(server) + ', tables: ["*.*"]')
         for verb in ("check", "capture"):
             assert_clear(
@@ -83,8 +86,9 @@ def test_statement_format_server_is_refused(tmp_path: Path) -> None:
             )
 
 
-def test_statement_format_in_a_recorded_file(tmp_path: Path) -> None:
-    with MariaDb("--binlog-format=STATEMENT") as server:
+@pytest.mark.parametrize("kind", [MariaDb, MySql])
+def test_statement_format_in_a_recorded_file(tmp_path: Path, kind: type[MariaDb | MySql]) -> None:
+    with kind("--binlog-format=STATEMENT") as server:
         server.execute(
             "CREATE DATABASE shop",
             "CREATE TABLE shop.t (id INT PRIMARY KEY)",

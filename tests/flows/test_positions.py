@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,3 +138,14 @@ def test_a_server_that_was_reset_is_noticed(primary: MariaDb, tmp_path: Path) ->
     result = headrace("capture", flow, "--until-idle")
     assert result.code == 1
     assert "does not have all transactions that were captured" in result.err
+
+
+def test_decode_prints_the_log_of_a_live_server(primary: MariaDb, tmp_path: Path) -> None:
+    primary.execute("INSERT INTO shop.t VALUES (1, 1)", "FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (2, 1)")
+    flow = write_flow(tmp_path, primary, primary)
+    live = headrace("decode", "binlog", "--source", flow)
+    assert live.code == 0, live.err
+    recorded = headrace("decode", "binlog", "--tables", "shop.*", *primary.binlogs())
+    assert live.out == recorded.out
+    assert [json.loads(line)["after"]["id"] for line in live.out.splitlines()] == [1, 2]
+    assert headrace("decode", "binlog").code == 2

@@ -24,7 +24,7 @@ def lines(name: str) -> tuple[list[str], HeadraceError | None]:
     try:
         with (DATA / name).open("rb") as file:
             for decoded in decode_defined(reader, definitions, file, name):
-                found.extend(jsonl_lines(decoded.items, name))
+                found.extend(jsonl_lines(decoded.items))
         reader.finish()
     except HeadraceError as error:
         return found, error

@@ -131,9 +131,7 @@ def test_notices_of_the_original_are_written_again() -> None:
 def test_a_recorded_log_travels_as_ums(form: str) -> None:
     """Every type of a real log, through `headrace decode --format` and back."""
     log = DATA.parent / "binlog" / "mysql9-cut.000005"
-    result = CliRunner().invoke(
-        decode, ["binlog", str(log), "--format", form, "--source", "db1"], catch_exceptions=False
-    )
+    result = CliRunner().invoke(decode, ["binlog", str(log), "--format", form, "--name", "db1"], catch_exceptions=False)
     lines = [line.encode() for line in result.output.splitlines()]
     for line in lines:
         validator().validate(json.loads(line))

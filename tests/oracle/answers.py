@@ -23,7 +23,7 @@ def answers(connection: pymysql.Connection[Any], database: str, table: str) -> d
     """The rows by their key. TIMESTAMP comes in UTC."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
-        types = _types(cursor, database, table)
+        types = column_types(cursor, database, table)
         expressions = ", ".join(_expression(name, kind) for name, kind in types.items())
         cursor.execute(f"SELECT {expressions} FROM `{database}`.`{table}`")
         rows = [
@@ -33,7 +33,7 @@ def answers(connection: pymysql.Connection[Any], database: str, table: str) -> d
     return {row[KEY]: row for row in rows}
 
 
-def _types(cursor: pymysql.cursors.Cursor, database: str, table: str) -> dict[str, str]:
+def column_types(cursor: pymysql.cursors.Cursor, database: str, table: str) -> dict[str, str]:
     cursor.execute(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
         " ORDER BY ordinal_position",
@@ -101,7 +101,7 @@ def differences(connection: pymysql.Connection[Any], database: str, tables: dict
         names = [name for (name,) in cursor.fetchall()]
     for table in names:
         with connection.cursor() as cursor:
-            types = _types(cursor, database, table)
+            types = column_types(cursor, database, table)
         wanted = answers(connection, database, table)
         have = {key: comparable(types, row) for key, row in tables.get(table, {}).items()}
         found += [f"{table}: row {key} is only at the server" for key in wanted.keys() - have.keys()]

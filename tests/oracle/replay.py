@@ -40,18 +40,18 @@ def decoded(paths: Iterable[Path], database: str) -> Iterator[Ddl | Change]:
         reader = BinlogReader([f"{database}.*"], before_images=True)
         with path.open("rb") as file:
             for part in decode_file(reader, file, path.name):
-                yield from in_order(part.items, path.name)
+                yield from in_order(part.items)
         reader.finish()
 
 
-def in_order(items: Iterable[Rows | Ddl], file: str) -> Iterator[Ddl | Change]:
+def in_order(items: Iterable[Rows | Ddl]) -> Iterator[Ddl | Change]:
     for is_ddl, group in groupby(items, key=lambda item: isinstance(item, Ddl)):
         if is_ddl:
             yield from (item for item in group if isinstance(item, Ddl))
             continue
         rows = [item for item in group if isinstance(item, Rows)]
         columns = {item.table.table: tuple(column.name for column in item.table.columns) for item in rows}
-        for line in jsonl_lines(rows, file):
+        for line in jsonl_lines(rows):
             yield Change(line, columns[json.loads(line)["table"]])
 
 

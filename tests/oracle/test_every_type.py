@@ -12,7 +12,9 @@ from tests.oracle.replay import Replay
 from tests.servers.binlog_server import BinlogServer
 
 
-@pytest.mark.parametrize("table", ["integers", "numbers", "dates", "texts", "binaries", "labels", "geometries", "own"])
+@pytest.mark.parametrize(
+    "table", ["integers", "numbers", "dates", "texts", "binaries", "labels", "geometries", "own", "mixed"]
+)
 def test_replay_equals_select(binlog_server: BinlogServer, table: str) -> None:
     with binlog_server.database() as database, closing(binlog_server.connect(database)) as connection:
         with connection.cursor() as cursor:

@@ -22,6 +22,7 @@ class MariaDb(BinlogServer):
                 find_program("mariadb-install-db"),
                 "--no-defaults",
                 f"--datadir={self.data_path}",
+                f"--tmpdir={self.directory}",  # as for the server itself
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",

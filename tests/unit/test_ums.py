@@ -205,6 +205,7 @@ GOOD = original({"v": "int"}, [1])
         (GOOD.replace(b'"v"', b'"ums_id_"'), "two fields of fields are named ums_id_"),
         (GOOD.replace(b'"v"', b'"UMS_ID_"'), "not one field _ums_id_ but 2"),
         (GOOD.replace(b'"v"', b'""'), "has no name"),
+        (GOOD.replace(b'"v"', b'"' + b"v" * 1001 + b'"'), "more than 1000 characters"),
         (GOOD.replace(b'"ums_op_"', b'"op"'), "not one field _ums_op_ but 0"),
         (GOOD.replace(b", 1]", b"]"), "a tuple of 3 values where the schema has 4 fields"),
         (GOOD.replace(b", 1]", b", 1, 2]"), "a tuple of more values than the schema has fields (4)"),

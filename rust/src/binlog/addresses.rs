@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 
 use super::columns::{Traits, code};
-use super::cursor::Cursor;
 use super::fault::{Fault, Read};
-use super::lanes::{Notes, Strings, Text};
+use super::lanes::Text;
+use super::notes::Notes;
+use super::strings::Strings;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -65,8 +66,8 @@ impl Address {
 }
 
 impl Text for Address {
-    fn read(&mut self, cursor: &mut Cursor<'_>, into: &mut Strings, _column: &str, _notes: &mut Notes) -> Read<()> {
-        into.push(self.text(cursor.prefixed::<1>()?)?.as_bytes())
+    fn read(&mut self, bytes: &[u8], into: &mut Strings, _column: usize, _notes: &mut Notes) -> Read<()> {
+        into.push(self.text(bytes)?.as_bytes())
     }
 }
 

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use arrow_schema::{DataType, TimeUnit};
 
 use super::addresses::Address;
+use super::cells::Cell;
 use super::charset::Charset;
 use super::cursor::Cursor;
 use super::decimal::Layout;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::inflate;
 use super::lanes::{BytesLane, DecodedBytesLane, Lane, Scalar, ScalarLane, Text, TextLane};
 use super::scalars as s;
 use super::temporal::fraction_bytes;
 use super::texts as t;
+use super::utf8::Utf8Lane;
 
 pub mod code {
     pub const TINY: u8 = 1;
@@ -58,20 +61,30 @@ pub enum Size {
 }
 
 impl Size {
-    #[inline]
-    pub fn skip(self, cursor: &mut Cursor<'_>) -> Read<()> {
-        match self {
-            Self::Fixed(bytes) => cursor.skip(bytes),
-            Self::Prefixed(width) => cursor.prefixed_by(width).map(|_| ()),
-        }
-    }
-
-    /// Width of the length in front of the value.
-    pub fn prefix_bytes(self) -> usize {
-        match self {
-            Self::Fixed(_) => 0,
+    /// Takes the value that begins at byte `at` of the event, or the null that takes no bytes; returns where the next one begins,
+    /// which may be behind the event's end. Nulls come as they please, so there is no branch for them, only masks.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the loop over all values, from three places")]
+    pub fn walk(self, event: &[u8], at: usize, null: bool, cell: &mut Cell) -> Read<usize> {
+        let taken = usize::from(null).wrapping_sub(1);
+        let width = match self {
+            Self::Fixed(bytes) => {
+                let end = at + (bytes & taken);
+                *cell = Cell { start: at | !taken, end };
+                return Ok(end);
+            }
             Self::Prefixed(width) => width,
-        }
+        };
+        let mut rest = Cursor::new(event.get(at..).unwrap_or_default());
+        let length = match width {
+            1 => rest.u8().map(usize::from),
+            2 => rest.u16().map(usize::from),
+            _ => rest.length(width),
+        };
+        let length = if null { 0 } else { length? };
+        let end = at + ((width + length) & taken);
+        *cell = Cell { start: (at + width) | !taken, end };
+        Ok(end)
     }
 }
 
@@ -123,13 +136,20 @@ impl Traits {
         matches!(self.code, TINY | SHORT | INT24 | LONG | LONGLONG | FLOAT | DOUBLE | NEWDECIMAL | YEAR)
     }
 
-    /// Columns that the list of character sets in the metadata counts.
+    /// Columns that may hold characters.
     pub fn is_character(&self) -> bool {
         use code::{BLOB, BLOB_COMPRESSED, STRING, TINY_BLOB, VAR_STRING, VARCHAR, VARCHAR_COMPRESSED};
         matches!(
             self.real_code(),
             STRING | VAR_STRING | VARCHAR | TINY_BLOB..=BLOB | BLOB_COMPRESSED | VARCHAR_COMPRESSED
         )
+    }
+
+    /// Columns that the list of character sets in the metadata counts; some as bytes without characters.
+    pub fn has_collation(&self, family: Family) -> bool {
+        self.is_character()
+            || (self.code == code::GEOMETRY && family == Family::MariaDb)
+            || (self.code == code::VECTOR && family == Family::MySql)
     }
 
     fn word(&self) -> usize {
@@ -170,7 +190,8 @@ pub fn metadata_bytes(code: u8) -> usize {
     }
 }
 
-type NewLane = Box<dyn Fn(Arc<str>) -> Box<dyn Lane> + Send + Sync>;
+/// Makes the lane of the column with this number.
+type NewLane = Box<dyn Fn(usize) -> Box<dyn Lane> + Send + Sync>;
 
 /// What a column's values are in the log, in Arrow, and how they get from one to the other.
 pub struct Shape {
@@ -237,10 +258,7 @@ impl Shape {
                 labels(traits, name, usize::from(second))?
             }
             code::TINY_BLOB..=code::BLOB => blob(usize::from(first), traits.charset()?)?,
-            code::JSON => {
-                let bytes = prefix(usize::from(first))?;
-                text("json", Size::Prefixed(bytes), move || t::Json { bytes })
-            }
+            code::JSON => text("json", Size::Prefixed(prefix(usize::from(first))?), || t::Json),
             code::GEOMETRY => bytes(geometry(traits.geometry), prefix(usize::from(first))?, 0),
             code::VECTOR => {
                 let dimensions = traits.dimensions.map_or(String::new(), |count| format!("({count})"));
@@ -292,12 +310,7 @@ pub fn bytes(name: impl Into<String>, width: usize, pad_to: usize) -> Shape {
         source_type: name.into(),
         data_type: DataType::Binary,
         size: Size::Prefixed(width),
-        new_lane: Box::new(move |_| match width {
-            1 => Box::new(BytesLane::<1>::new(pad_to)),
-            2 => Box::new(BytesLane::<2>::new(pad_to)),
-            3 => Box::new(BytesLane::<3>::new(pad_to)),
-            _ => Box::new(BytesLane::<4>::new(pad_to)),
-        }),
+        new_lane: Box::new(move |_| Box::new(BytesLane::new(pad_to))),
     }
 }
 
@@ -307,23 +320,18 @@ pub fn bytes_by(name: impl Into<String>, width: usize, decode: fn(&[u8]) -> Read
         source_type: name.into(),
         data_type: DataType::Binary,
         size: Size::Prefixed(width),
-        new_lane: Box::new(move |_| Box::new(DecodedBytesLane::new(width, decode))),
+        new_lane: Box::new(move |_| Box::new(DecodedBytesLane::new(decode))),
     }
 }
 
 /// Characters of a known set behind a length of `width` bytes.
 fn coded(name: String, width: usize, charset: Charset) -> Shape {
     let size = Size::Prefixed(width);
-    match (charset, width) {
-        (Charset::Utf8 { .. }, 1) => text(name, size, || t::Utf8::<1>),
-        (Charset::Utf8 { .. }, 2) => text(name, size, || t::Utf8::<2>),
-        (Charset::Utf8 { .. }, 3) => text(name, size, || t::Utf8::<3>),
-        (Charset::Utf8 { .. }, _) => text(name, size, || t::Utf8::<4>),
-        (_, 1) => text(name, size, move || t::Coded::<1>(charset)),
-        (_, 2) => text(name, size, move || t::Coded::<2>(charset)),
-        (_, 3) => text(name, size, move || t::Coded::<3>(charset)),
-        _ => text(name, size, move || t::Coded::<4>(charset)),
+    if matches!(charset, Charset::Utf8 { .. }) {
+        let new_lane: NewLane = Box::new(|column| Box::new(Utf8Lane::new(column)));
+        return Shape { source_type: name, data_type: DataType::Utf8, size, new_lane };
     }
+    text(name, size, move || t::Coded(charset))
 }
 
 /// Width of the length in front of strings of at most `max_bytes` bytes.
@@ -385,9 +393,9 @@ fn labels(traits: &Traits, name: &str, bytes: usize) -> Read<Shape> {
     let name_with_labels = format!("{name}({})", listed.join(","));
     let size = Size::Fixed(bytes);
     Ok(if name == "enum" {
-        text(name_with_labels, size, move || t::Enum { bytes, labels: labels.clone() })
+        text(name_with_labels, size, move || t::Enum { labels: labels.clone() })
     } else {
-        text(name_with_labels, size, move || t::Set { bytes, labels: labels.clone() })
+        text(name_with_labels, size, move || t::Set::new(labels.clone()))
     })
 }
 

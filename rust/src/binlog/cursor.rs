@@ -99,13 +99,8 @@ impl<'a> Cursor<'a> {
         self.bytes(length)
     }
 
-    /// As `prefixed`, with a width known only at run time.
-    pub fn prefixed_by(&mut self, width: usize) -> Read<&'a [u8]> {
-        let length = self.length(width)?;
-        self.bytes(length)
-    }
-
-    fn length(&mut self, width: usize) -> Read<usize> {
+    /// A length of `width` bytes, little-endian.
+    pub fn length(&mut self, width: usize) -> Read<usize> {
         let length = self.le(width)?;
         usize::try_from(length).map_err(|_| Fault::corrupt(format!("a length of {length} bytes")))
     }

@@ -13,9 +13,12 @@ use arrow_buffer::i256;
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
 
-const GROUP_DIGITS: u32 = 9;
-const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
-const MAX_BYTES: usize = 32;
+const GROUP_DIGITS: u8 = 9;
+const GROUP_BYTES: [u8; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
+/// One more than the largest group of so many digits.
+const GROUP_LIMIT: [u32; 10] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+/// A u64 holds as many digits and is much quicker than a u128.
+const QUICK_DIGITS: u8 = 18;
 /// A u128 holds 38 digits; the rest of up to 65 goes before them.
 const LOW_DIGITS: u32 = 38;
 
@@ -24,11 +27,58 @@ const LOW_DIGITS: u32 = 38;
 pub struct Layout {
     pub precision: u8,
     pub scale: u8,
+    /// The incomplete group in front, the full ones and the incomplete one at the end.
+    first: Group,
+    full: u8,
+    last: Group,
 }
 
-/// The digits without point: `high * 10^low_places + low`, with a sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group {
+    digits: u8,
+    bytes: u8,
+    limit: u32,
+}
+
+impl Group {
+    /// The group that `digits` leave when full ones are taken away.
+    fn rest_of(digits: u8) -> Self {
+        let digits = digits % GROUP_DIGITS;
+        let of = usize::from(digits);
+        Self {
+            digits,
+            bytes: GROUP_BYTES.get(of).copied().unwrap_or(0),
+            limit: GROUP_LIMIT.get(of).copied().unwrap_or(1),
+        }
+    }
+
+    const FULL: Self = Self { digits: GROUP_DIGITS, bytes: 4, limit: 1_000_000_000 };
+
+    /// `flip` holds the bits to invert, those of the group lowest.
+    #[inline]
+    fn read(self, cursor: &mut Cursor<'_>, flip: u32) -> Read<u32> {
+        let stored = match self.bytes {
+            0 => return Ok(0),
+            1 => u32::from(cursor.u8()?),
+            2 => u32::from(u16::from_be_bytes(cursor.array()?)),
+            3 => {
+                let [high, middle, low] = cursor.array()?;
+                u32::from_be_bytes([0, high, middle, low])
+            }
+            _ => u32::from_be_bytes(cursor.array()?),
+        };
+        let value = stored ^ flip >> (32 - 8 * u32::from(self.bytes));
+        if value < self.limit {
+            Ok(value)
+        } else {
+            Err(Fault::corrupt("a DECIMAL with a group of more than its digits"))
+        }
+    }
+}
+
+/// The digits without point: `high * 10^low_places + low`.
+#[derive(Default)]
 struct Digits {
-    negative: bool,
     high: u128,
     low: u128,
     low_places: u32,
@@ -39,65 +89,64 @@ impl Layout {
         if precision == 0 || precision > 65 || scale > precision || scale > 38 {
             return Err(Fault::corrupt(format!("a DECIMAL({precision},{scale})")));
         }
-        Ok(Self { precision, scale })
-    }
-
-    fn part_bytes(digits: u32) -> usize {
-        let rest = GROUP_BYTES.get((digits % GROUP_DIGITS) as usize).copied().unwrap_or(0);
-        (digits / GROUP_DIGITS) as usize * 4 + rest
-    }
-
-    fn integer_digits(self) -> u32 {
-        u32::from(self.precision - self.scale)
+        let integer = precision - scale;
+        let full = integer / GROUP_DIGITS + scale / GROUP_DIGITS;
+        Ok(Self { precision, scale, first: Group::rest_of(integer), full, last: Group::rest_of(scale) })
     }
 
     pub fn bytes(self) -> usize {
-        Self::part_bytes(self.integer_digits()) + Self::part_bytes(u32::from(self.scale))
+        usize::from(self.first.bytes) + 4 * usize::from(self.full) + usize::from(self.last.bytes)
     }
 
-    fn read(self, cursor: &mut Cursor<'_>) -> Read<Digits> {
-        let mut buffer = [0_u8; MAX_BYTES];
-        let stored = cursor.bytes(self.bytes())?;
-        let negative = stored.first().is_some_and(|byte| byte & 0x80 == 0);
-        let mask = if negative { 0xff } else { 0 };
-        for (to, from) in buffer.iter_mut().zip(stored) {
-            *to = from ^ mask;
+    /// Gives `take` each group with its layout, the highest first; true when the number is negative.
+    #[inline]
+    fn read(self, cursor: &mut Cursor<'_>, mut take: impl FnMut(u32, Group)) -> Read<bool> {
+        let mut stored = Cursor::new(cursor.bytes(self.bytes())?);
+        let negative = { stored }.u8()? & 0x80 == 0;
+        let flip = if negative { u32::MAX } else { 0 };
+        // Only the first bit of all is inverted once more.
+        let mut first_flip = flip ^ 0x8000_0000;
+        let groups = std::iter::once(self.first).filter(|group| group.bytes > 0);
+        let groups = groups.chain(std::iter::repeat_n(Group::FULL, usize::from(self.full)));
+        for group in groups.chain(std::iter::once(self.last)) {
+            take(group.read(&mut stored, std::mem::replace(&mut first_flip, flip))?, group);
         }
-        if let Some(first) = buffer.first_mut() {
-            *first ^= 0x80;
-        }
-        let mut groups = Cursor::new(&buffer);
-        let mut digits = Digits { negative, high: 0, low: 0, low_places: 0 };
-        let integer = self.integer_digits();
-        digits.push(&mut groups, integer % GROUP_DIGITS)?;
-        for _ in 0..integer / GROUP_DIGITS + u32::from(self.scale) / GROUP_DIGITS {
-            digits.push(&mut groups, GROUP_DIGITS)?;
-        }
-        digits.push(&mut groups, u32::from(self.scale) % GROUP_DIGITS)?;
-        Ok(digits)
+        Ok(negative)
+    }
+
+    fn read_digits(self, cursor: &mut Cursor<'_>) -> Read<(bool, Digits)> {
+        let mut digits = Digits::default();
+        let negative = self.read(cursor, |value, group| digits.push(value, group))?;
+        Ok((negative, digits))
     }
 
     /// The unscaled value, for precisions up to 38.
+    #[inline]
     pub fn read_i128(self, cursor: &mut Cursor<'_>) -> Read<i128> {
-        let digits = self.read(cursor)?;
-        let size = i128::try_from(digits.low).map_err(|_| Fault::corrupt("a DECIMAL out of range"))?;
-        Ok(if digits.negative { -size } else { size })
+        if self.precision <= QUICK_DIGITS {
+            let mut size = 0_i64;
+            let negative = self.read(cursor, |value, group| size = size * i64::from(group.limit) + i64::from(value))?;
+            return Ok(i128::from(if negative { -size } else { size }));
+        }
+        let mut size = 0_i128;
+        let negative = self.read(cursor, |value, group| size = size * i128::from(group.limit) + i128::from(value))?;
+        Ok(if negative { -size } else { size })
     }
 
     /// The unscaled value, for every precision.
     pub fn read_i256(self, cursor: &mut Cursor<'_>) -> Read<i256> {
-        let digits = self.read(cursor)?;
+        let (negative, digits) = self.read_digits(cursor)?;
         let wide = |part: u128| i256::from_parts(part, 0);
         let size = wide(digits.high)
             .checked_mul(wide(10_u128.pow(digits.low_places)))
             .and_then(|high| high.checked_add(wide(digits.low)))
             .ok_or_else(|| Fault::corrupt("a DECIMAL out of range"))?;
-        Ok(if digits.negative { size.wrapping_neg() } else { size })
+        Ok(if negative { size.wrapping_neg() } else { size })
     }
 
     /// The value as text with all digits of its scale.
     pub fn read_text(self, cursor: &mut Cursor<'_>) -> Read<String> {
-        let digits = self.read(cursor)?;
+        let (negative, digits) = self.read_digits(cursor)?;
         let mut text = String::new();
         if digits.high > 0 {
             let _ = write!(text, "{}{:0width$}", digits.high, digits.low, width = digits.low_places as usize);
@@ -108,7 +157,7 @@ impl Layout {
         if scale > 0 {
             text.insert(text.len().saturating_sub(scale), '.');
         }
-        if digits.negative {
+        if negative {
             text.insert(0, '-');
         }
         Ok(text)
@@ -117,19 +166,13 @@ impl Layout {
 
 impl Digits {
     #[inline]
-    fn push(&mut self, groups: &mut Cursor<'_>, count: u32) -> Read<()> {
-        let bytes = GROUP_BYTES.get(count as usize).copied().unwrap_or(4);
-        let group = groups.be(bytes)?;
-        if group >= 10_u64.pow(count) {
-            return Err(Fault::corrupt("a DECIMAL with a group of more than its digits"));
-        }
-        if self.low_places + count > LOW_DIGITS {
+    fn push(&mut self, value: u32, group: Group) {
+        if self.low_places + u32::from(group.digits) > LOW_DIGITS {
             self.high = std::mem::take(&mut self.low);
             self.low_places = 0;
         }
-        self.low = self.low * u128::from(10_u64.pow(count)) + u128::from(group);
-        self.low_places += count;
-        Ok(())
+        self.low = self.low * u128::from(group.limit) + u128::from(value);
+        self.low_places += u32::from(group.digits);
     }
 }
 
@@ -137,39 +180,45 @@ impl Digits {
 mod tests {
     use super::*;
 
+    fn read<T>(precision: u8, scale: u8, bytes: &[u8], by: impl Fn(Layout, &mut Cursor<'_>) -> Read<T>) -> Option<T> {
+        let mut cursor = Cursor::new(bytes);
+        let value = by(Layout::new(precision, scale).ok()?, &mut cursor).ok();
+        value.filter(|_| cursor.is_empty())
+    }
+
     #[test]
     fn the_manual_s_example_and_its_negative() {
         // 1234567890.1234 as DECIMAL(14,4), from the comment in MySQL's decimal.c.
         let bytes = [0x81, 0x0d, 0xfb, 0x38, 0xd2, 0x04, 0xd2];
         let negative = bytes.map(|byte: u8| !byte);
-        let layout = Layout { precision: 14, scale: 4 };
-        assert_eq!(layout.bytes(), 7);
-        assert_eq!(layout.read_i128(&mut Cursor::new(&bytes)).ok(), Some(12_345_678_901_234));
-        assert_eq!(layout.read_i128(&mut Cursor::new(&negative)).ok(), Some(-12_345_678_901_234));
-        assert_eq!(layout.read_text(&mut Cursor::new(&negative)).ok().as_deref(), Some("-1234567890.1234"));
+        assert_eq!(read(14, 4, &bytes, Layout::read_i128), Some(12_345_678_901_234));
+        assert_eq!(read(14, 4, &negative, Layout::read_i128), Some(-12_345_678_901_234));
+        assert_eq!(read(14, 4, &negative, Layout::read_text).as_deref(), Some("-1234567890.1234"));
+    }
+
+    #[test]
+    fn fractions_only_and_more_digits_than_64_bits_hold() {
+        assert_eq!(read(4, 4, &[0x84, 0xd2], Layout::read_i128), Some(1234));
+        let bytes = [0x80 | 0x63, 0x3b, 0x9a, 0xc9, 0xff, 0x3b, 0x9a, 0xc9, 0xff];
+        assert_eq!(read(20, 9, &bytes, Layout::read_i128), Some(10_i128.pow(20) - 1));
+        assert_eq!(read(20, 9, &bytes.map(|byte: u8| !byte), Layout::read_i128), Some(1 - 10_i128.pow(20)));
     }
 
     #[test]
     fn sixty_five_digits() {
-        let layout = Layout { precision: 65, scale: 30 };
         let mut bytes = vec![0x80 | 5, 0xf5, 0xe0, 0xff];
-        for _ in 0..3 {
-            bytes.extend([0x3b, 0x9a, 0xc9, 0xff]);
-        }
-        for _ in 0..3 {
+        for _ in 0..6 {
             bytes.extend([0x3b, 0x9a, 0xc9, 0xff]);
         }
         bytes.extend([0x03, 0xe7]);
-        assert_eq!(layout.bytes(), bytes.len());
-        let text = layout.read_text(&mut Cursor::new(&bytes)).ok();
+        let text = read(65, 30, &bytes, Layout::read_text);
         assert_eq!(text, Some(format!("{}.{}", "9".repeat(35), "9".repeat(30))));
-        let value = layout.read_i256(&mut Cursor::new(&bytes)).ok().map(|value| value.to_string());
+        let value = read(65, 30, &bytes, Layout::read_i256).map(|value| value.to_string());
         assert_eq!(value, Some("9".repeat(65)));
     }
 
     #[test]
     fn a_group_beyond_its_digits_is_corrupt() {
-        let layout = Layout { precision: 9, scale: 0 };
-        assert!(layout.read_i128(&mut Cursor::new(&[0xff, 0xff, 0xff, 0xff])).is_err());
+        assert_eq!(read(9, 0, &[0xff, 0xff, 0xff, 0xff], Layout::read_i128), None);
     }
 }

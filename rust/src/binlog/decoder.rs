@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::compressed::Compressed;
 use super::cursor::Cursor;
 use super::definition::Definition;
-use super::event::{self, Format, Header, Opening, Query, Rotate, kind};
+use super::event::{self, Family, Format, Header, Opening, Query, Rotate, kind};
 use super::fault::{Fault, Read};
 use super::frame;
 use super::gtid::{Gtid, GtidSet};
@@ -127,7 +127,7 @@ impl Decoder {
         self.commit_ts_us = before.commit_ts_us;
         self.skip_until_us = before.skip_until_us;
         self.complete = None;
-        self.pending = Pending::default();
+        self.pending = Pending::of(self.place.file.clone());
         self.failed = None;
         self.incomplete_at = None;
         Ok(())
@@ -166,8 +166,15 @@ impl Decoder {
         self.incomplete_at = None;
         let mut used = 0;
         let result = self.feed_until(data, stop, &mut used);
-        if let Err(fault) = result {
-            let fault = fault.at(&self.place);
+        if let Some(fault) = Fault::first(result.err().into_iter().chain(self.pending.carry().err())) {
+            let mut place = self.place.clone();
+            if let Some(row) = fault.row() {
+                // More has been taken since, which must neither be handed out nor counted as complete.
+                self.pending.cut(row.id);
+                self.complete = None;
+                place.offset = row.event_offset;
+            }
+            let fault = fault.at(place);
             self.failed = Some(fault.clone());
             return Err(fault);
         }
@@ -247,7 +254,10 @@ impl Decoder {
         }
         let next = self.dispatch(&header, &event, body, self.place.offset)?;
         match next {
-            Some(next) => self.place = next,
+            Some(next) => {
+                self.pending.enter(next.file.clone())?;
+                self.place = next;
+            }
             None => self.place.offset = end,
         }
         self.note_complete();
@@ -276,8 +286,8 @@ impl Decoder {
 
     /// What is between header and checksum; the checksum is verified.
     fn body<'e>(&self, event: &'e [u8], header: &Header) -> Read<&'e [u8]> {
-        const UNSIGNED: Format = Format { checksums: false };
-        const SIGNED: Format = Format { checksums: true };
+        const UNSIGNED: Format = Format { checksums: false, family: Family::MySql };
+        const SIGNED: Format = Format { checksums: true, family: Family::MySql };
         match self.format {
             _ if header.kind == kind::FORMAT_DESCRIPTION => UNSIGNED.body(event),
             Some(format) if !format.checksums || event::checksum_fits(event) => format.body(event),
@@ -297,7 +307,10 @@ impl Decoder {
             return Ok(None);
         }
         match header.kind {
-            kind::TABLE_MAP => self.tables.take_map(cursor)?,
+            kind::TABLE_MAP => {
+                let family = self.format.map_or(Family::MySql, |format| format.family);
+                self.tables.take_map(cursor, family)?;
+            }
             kind::QUERY => self.query(header, &Query::read(cursor)?, at)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,
@@ -447,7 +460,7 @@ impl Decoder {
         self.place.id(at + event_bytes as u64)?;
         let Some(target) = self.tables.target(rows.table_id) else { return Ok(()) };
         self.transaction.rows = true;
-        self.pending.add(&target, rows, &stamp).map_err(|fault| fault.at(&*target.table))
+        self.pending.add(&target, rows, &stamp)
     }
 
     pub fn take(&mut self) -> Read<(Vec<Item>, Option<Boundary>)> {

@@ -128,10 +128,19 @@ pub fn checksum_fits(event: &[u8]) -> bool {
     crc32fast::hash(body) == u32::from_le_bytes(*stored)
 }
 
-/// What a format description says: whether events end with a checksum.
+/// What a format description says.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
+    /// Events end with a checksum.
     pub checksums: bool,
+    pub family: Family,
+}
+
+/// Who wrote the log. Both write the same events, but not in every particular.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    MySql,
+    MariaDb,
 }
 
 impl Format {
@@ -148,7 +157,10 @@ impl Format {
         let mut body = Cursor::new(event);
         body.skip(HEADER_BYTES)?;
         let version = body.u16()?;
-        body.skip(50 + 4)?;
+        let server = body.bytes(50)?;
+        let is_mariadb = server.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb"));
+        let family = if is_mariadb { Family::MariaDb } else { Family::MySql };
+        body.skip(4)?;
         let header_bytes = body.u8()?;
         if version != 4 || usize::from(header_bytes) != HEADER_BYTES {
             return Err(Fault::corrupt(format!(
@@ -156,8 +168,8 @@ impl Format {
             )));
         }
         match algorithm {
-            Some(0) => Ok(Self { checksums: false }),
-            Some(1) => Ok(Self { checksums: true }),
+            Some(0) => Ok(Self { checksums: false, family }),
+            Some(1) => Ok(Self { checksums: true, family }),
             _ => Err(Fault::corrupt("the format description names a checksum that does not exist")),
         }
     }

@@ -15,6 +15,13 @@ pub enum Blame {
     Away,
 }
 
+/// The id of a row, and where the event begins that it came with.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace {
+    pub id: i64,
+    pub event_offset: u64,
+}
+
 #[derive(Clone, Debug)]
 pub struct Fault(Box<Detail>);
 
@@ -23,6 +30,7 @@ struct Detail {
     blame: Blame,
     message: String,
     fix: String,
+    row: Option<RowPlace>,
 }
 
 const CORRUPT_FIX: &str =
@@ -50,7 +58,7 @@ impl Fault {
     }
 
     fn new(blame: Blame, message: String, fix: String) -> Self {
-        Self(Box::new(Detail { blame, message, fix }))
+        Self(Box::new(Detail { blame, message, fix, row: None }))
     }
 
     /// The same fault with its place in front of the message.
@@ -58,6 +66,23 @@ impl Fault {
     pub fn at(mut self, place: impl Display) -> Self {
         self.0.message = format!("{place}: {}", self.0.message);
         self
+    }
+
+    /// The same fault, found in a row that was taken before the event under way.
+    #[must_use]
+    pub fn of_row(mut self, row: RowPlace) -> Self {
+        self.0.row = Some(row);
+        self
+    }
+
+    /// The row that the fault was found in; None: it is in the event under way.
+    pub fn row(&self) -> Option<RowPlace> {
+        self.0.row
+    }
+
+    /// Of several faults the one that comes first in the log.
+    pub fn first(faults: impl IntoIterator<Item = Self>) -> Option<Self> {
+        faults.into_iter().min_by_key(|fault| fault.row().map_or(i64::MAX, |row| row.id))
     }
 
     pub fn blame(&self) -> Blame {

@@ -14,7 +14,9 @@ use super::charset::Charset;
 use super::columns::{Shape, Size, bytes_by, string_width, text};
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
-use super::lanes::{Notes, Strings, Text};
+use super::lanes::Text;
+use super::notes::Notes;
+use super::strings::Strings;
 use super::texts::push_decoded;
 
 const MAX_BYTES: u64 = 1 << 30;
@@ -64,16 +66,12 @@ pub fn inflate_into(out: &mut Vec<u8>, stream: &[u8], form: Form, length: u64) -
     Err(Fault::corrupt(format!("a compressed value {what} than the {length} bytes it says")))
 }
 
-/// Compressed characters behind a length of `width` bytes.
-struct Inflated {
-    width: usize,
-    charset: Charset,
-}
+/// Compressed characters.
+struct Inflated(Charset);
 
 impl Text for Inflated {
-    fn read(&mut self, cursor: &mut Cursor<'_>, into: &mut Strings, column: &str, notes: &mut Notes) -> Read<()> {
-        let value = value(cursor.prefixed_by(self.width)?)?;
-        push_decoded(self.charset, &value, into, column, notes)
+    fn read(&mut self, bytes: &[u8], into: &mut Strings, column: usize, notes: &mut Notes) -> Read<()> {
+        push_decoded(self.0, &value(bytes)?, into, column, notes)
     }
 }
 
@@ -94,7 +92,7 @@ pub fn varchar(max_bytes: usize, charset: Option<Charset>) -> Shape {
 fn inflated(name: &str, binary_name: &str, width: usize, charset: Option<Charset>) -> Shape {
     match charset {
         Some(Charset::Binary) | None => bytes_by(format!("{binary_name} compressed"), width, value),
-        Some(charset) => text(format!("{name} compressed"), Size::Prefixed(width), move || Inflated { width, charset }),
+        Some(charset) => text(format!("{name} compressed"), Size::Prefixed(width), move || Inflated(charset)),
     }
 }
 

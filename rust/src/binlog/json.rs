@@ -169,16 +169,25 @@ struct Printer {
 }
 
 impl Printer {
-    fn number(&mut self, number: impl std::fmt::Display) {
-        let _ = write!(self.text, "{number}");
+    fn number(&mut self, number: impl itoa::Integer) {
+        self.text.push_str(itoa::Buffer::new().format(number));
     }
 
-    /// The shortest digits that read back as the same number; whole numbers keep a `.0`, as the server prints them.
+    /// The shortest digits that read back as the same number, as the server prints them: whole numbers keep a `.0`, an exponent
+    /// comes below 10^-15 and from 10^15 on, but not before a fraction.
     fn double(&mut self, number: f64) -> Read<()> {
         if !number.is_finite() {
             return Err(Fault::corrupt("a JSON number that is not finite"));
         }
-        let _ = write!(self.text, "{number:?}");
+        let size = number.abs();
+        let is_plain = (1e-5..1e15).contains(&size) || (1e15..1e16).contains(&size) && size.fract() != 0.0;
+        let _ = if is_plain || size == 0.0 {
+            write!(self.text, "{number:?}")
+        } else if (1e-15..1.0).contains(&size) {
+            write!(self.text, "{number}")
+        } else {
+            write!(self.text, "{number:e}")
+        };
         Ok(())
     }
 
@@ -209,7 +218,9 @@ pub fn overlapping() -> Fault {
 
 /// The text of a value out of a document of `document_bytes` bytes.
 pub fn text(value: Value<'_>, document_bytes: usize) -> Read<String> {
-    let mut out = Printer { text: String::new(), depth: 0, document_bytes };
+    // Text is seldom more than half as long again as the document.
+    let text = String::with_capacity(document_bytes + document_bytes / 2);
+    let mut out = Printer { text, depth: 0, document_bytes };
     value.print(&mut out)?;
     Ok(out.text)
 }
@@ -335,6 +346,26 @@ mod tests {
         assert_eq!(print(&[10, 255, 255, 255, 255, 255, 255, 255, 255]).as_deref(), Some("18446744073709551615"));
         assert_eq!(print(&[11, 0, 0, 0, 0, 0, 0, 8, 64]).as_deref(), Some("3.0"));
         assert_eq!(print(b"\x0c\x03a\"\n").as_deref(), Some(r#""a\"\n""#));
+    }
+
+    #[test]
+    fn doubles_get_an_exponent_where_the_server_gives_them_one() {
+        for (number, printed) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1e-15, "0.000000000000001"),
+            (-1.5e-7, "-0.00000015"),
+            (9.99e-16, "9.99e-16"),
+            (5e-324, "5e-324"),
+            (999_999_999_999_999.9, "999999999999999.9"),
+            (1e15, "1e15"),
+            (-4_206_038_222_181_113.5, "-4206038222181113.5"),
+            (1.5e300, "1.5e300"),
+        ] {
+            let mut document = vec![11];
+            document.extend(f64::to_le_bytes(number));
+            assert_eq!(print(&document).as_deref(), Some(printed));
+        }
     }
 
     #[test]

@@ -11,9 +11,11 @@
 //! the middle of an event is one that is being written: those bytes are left for the next time.
 //!
 //! How bytes become columns: a table map is read once into a `Table`; its columns (`columns`, the one table of types) make
-//! `lanes`, which carry values from images (`image`) into Arrow arrays (`rows`, `pending`). Tables that nobody wants are stepped over.
+//! `lanes`. Row images are taken apart by sizes alone (`image`, `cells`), then each lane carries the values of its column into an
+//! Arrow array (`rows`, `pending`). Tables that nobody wants are stepped over.
 
 mod addresses;
+mod cells;
 mod charset;
 #[rustfmt::skip]
 mod charset_pages;
@@ -35,6 +37,7 @@ mod inflate;
 mod json;
 mod json_diff;
 mod lanes;
+mod notes;
 mod payload;
 mod pending;
 mod place;
@@ -44,7 +47,9 @@ mod rows;
 mod scalars;
 mod skim;
 mod statement;
+mod strings;
 mod table_map;
 mod tables;
 pub(crate) mod temporal;
 mod texts;
+mod utf8;

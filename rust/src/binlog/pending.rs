@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::fault::Read;
+use super::fault::{Fault, Read};
 use super::rows::{Rows, Stamp, TableRows};
 use super::table_map::Table;
 
@@ -28,7 +28,7 @@ pub struct Ddl {
 }
 
 pub enum Item {
-    Rows { table: usize, batch: RecordBatch },
+    Rows { table: usize, file: Arc<str>, batch: RecordBatch },
     Ddl(Ddl),
 }
 
@@ -42,28 +42,43 @@ pub struct Target<'t> {
 
 #[derive(Default)]
 pub struct Pending {
+    /// The log file that the rows under way come from.
+    file: Arc<str>,
     items: Vec<Item>,
+    /// By table index; empty between batches, so that the next one knows how large it may become.
     open: Vec<Option<TableRows>>,
-    /// Indexes of the open batches, in the order of their first rows.
+    /// Indexes of the batches under way, in the order of their first rows.
     order: Vec<usize>,
     pub rows: usize,
     pub bytes: usize,
 }
 
 impl Pending {
+    pub fn of(file: Arc<str>) -> Self {
+        Self { file, ..Self::default() }
+    }
+
+    /// What comes now is of another file.
+    pub fn enter(&mut self, file: Arc<str>) -> Read<()> {
+        self.close()?;
+        self.file = file;
+        Ok(())
+    }
+
     /// Adds the rows of an event; after a fault, those before the broken one are kept.
     pub fn add(&mut self, target: &Target<'_>, event: &Rows<'_>, stamp: &Stamp) -> Read<()> {
         if self.open.len() <= target.index {
             self.open.resize_with(target.index + 1, || None);
         }
         let Some(slot) = self.open.get_mut(target.index) else { return Ok(()) };
-        let rows = slot.get_or_insert_with(|| {
-            self.order.push(target.index);
-            TableRows::new(target.table.clone(), target.schema.clone(), target.before_images)
-        });
+        let rows = slot
+            .get_or_insert_with(|| TableRows::new(target.table.clone(), target.schema.clone(), target.before_images));
         let before = rows.len();
-        let result = rows.take(event, stamp);
-        self.rows += rows.len() - before;
+        let result = rows.take(target.table, event, stamp).map_err(|fault| fault.at(&**target.table));
+        if before == 0 && rows.len() > 0 {
+            self.order.push(target.index);
+        }
+        self.rows += rows.len().saturating_sub(before);
         self.bytes += stamp.event_bytes;
         rows.bytes += stamp.event_bytes;
         if rows.bytes >= BATCH_BYTES {
@@ -72,12 +87,24 @@ impl Pending {
         result
     }
 
+    /// Decodes the values of all rows; of several that are broken the first one is told.
+    pub fn carry(&mut self) -> Read<()> {
+        let faults = self.open.iter_mut().flatten().filter_map(|rows| rows.carry().err());
+        Fault::first(faults).map_or(Ok(()), Err)
+    }
+
+    /// Takes away the rows from `id` on, of all batches under way.
+    pub fn cut(&mut self, id: i64) {
+        self.open.iter_mut().flatten().for_each(|rows| rows.cut(id));
+    }
+
     /// Ends all batches, so that what comes now stands behind them.
     pub fn close(&mut self) -> Read<()> {
+        self.carry()?;
         for table in std::mem::take(&mut self.order) {
-            let rows = self.open.get_mut(table).and_then(Option::take);
+            let rows = self.open.get_mut(table).and_then(Option::as_mut);
             if let Some(rows) = rows.filter(|rows| rows.len() > 0) {
-                self.items.push(Item::Rows { table, batch: rows.finish()? });
+                self.items.push(Item::Rows { table, file: self.file.clone(), batch: rows.finish()? });
             }
         }
         Ok(())

@@ -53,10 +53,16 @@ pub struct BinlogDecoder {
 #[pymethods]
 impl BinlogDecoder {
     #[new]
-    #[pyo3(signature = (*, include, before_images=false, network=false, names_required=false))]
+    #[pyo3(signature = (*, include, columns=Vec::new(), before_images=false, network=false, names_required=false))]
     #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
-    fn new(include: Vec<String>, before_images: bool, network: bool, names_required: bool) -> PyResult<Self> {
-        let include = Include::new(&include).map_err(|pattern| {
+    fn new(
+        include: Vec<String>,
+        columns: Vec<(String, Vec<String>)>,
+        before_images: bool,
+        network: bool,
+        names_required: bool,
+    ) -> PyResult<Self> {
+        let include = Include::new(&include, &columns).map_err(|pattern| {
             PyValueError::new_err(format!("'{pattern}' is not a pattern of the form schema.table"))
         })?;
         Ok(Self { decoder: Decoder::new(include, before_images, network, names_required) })
@@ -102,7 +108,10 @@ impl BinlogDecoder {
     fn take(&mut self, py: Python<'_>) -> PyResult<Batches> {
         let (items, boundary) = py.detach(|| self.decoder.take()).map_err(|fault| raise(py, fault))?;
         let items = items.into_iter().map(|item| match item {
-            Item::Rows { table, batch } => Ok(Py::new(py, RowBatch { table, batch })?.into_any()),
+            Item::Rows { table, file, batch } => {
+                let file = file.to_string();
+                Ok(Py::new(py, RowBatch { table, file, batch })?.into_any())
+            }
             Item::Ddl(ddl) => Ok(Py::new(py, Ddl::from(ddl))?.into_any()),
         });
         let boundary = boundary.map(|boundary| Py::new(py, Boundary::from(boundary))).transpose()?;
@@ -288,6 +297,8 @@ impl From<pending::Ddl> for Ddl {
 pub struct RowBatch {
     #[pyo3(get)]
     table: usize,
+    #[pyo3(get)]
+    file: String,
     batch: RecordBatch,
 }
 

@@ -10,9 +10,10 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::charset::Charset;
-use super::columns::{Shape, Traits, code, metadata_bytes};
+use super::columns::{Shape, Size, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
 use super::definition::{self, Definition};
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::json::quote;
 
@@ -26,7 +27,6 @@ pub struct Column {
     pub name: Arc<str>,
     pub nullable: bool,
     pub is_json: bool,
-    pub is_key: bool,
     pub shape: Shape,
 }
 
@@ -35,10 +35,12 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub columns: Vec<Column>,
+    /// Indexes of the columns that batches have, in order; the others are stepped over.
+    pub kept: Vec<usize>,
     /// Indexes of the primary key's columns, in the key's order; empty when there is none or the log does not tell.
     pub key: Vec<usize>,
-    /// The columns before this index hold the whole key.
-    pub key_end: usize,
+    /// The sizes of the columns' values, close together for walking over rows.
+    pub sizes: Vec<Size>,
     /// False when neither the log (`binlog_row_metadata=MINIMAL`) nor a definition has names.
     pub named: bool,
 }
@@ -79,7 +81,7 @@ impl fmt::Display for Table {
 impl Table {
     /// `definition` says what the log leaves out. Where nobody says it, or a definition is not that of this table, columns are
     /// `@1`, `@2`, …; an error where names are required.
-    pub fn read(head: &Head<'_>, definition: Option<&Definition>, names_required: bool) -> Read<Self> {
+    pub fn read(head: &Head<'_>, family: Family, definition: Option<&Definition>, names_required: bool) -> Read<Self> {
         let mut cursor = head.rest;
         let count = cursor.lenenc_size()?;
         if count > MAX_COLUMNS {
@@ -89,7 +91,7 @@ impl Table {
         let mut metadata = Cursor::new(cursor.lenenc_bytes()?);
         let mut traits = types.iter().map(|&code| base_traits(code, &mut metadata)).collect::<Read<Vec<_>>>()?;
         let nullable = cursor.bytes(count.div_ceil(8))?;
-        let mut extra = Extra::read(cursor, &mut traits)?;
+        let mut extra = Extra::read(cursor, &mut traits, family)?;
         if extra.names.is_empty() {
             let defined = definition.map_or_else(
                 || Err(definition::unknown()),
@@ -104,17 +106,41 @@ impl Table {
         let columns = traits.iter().enumerate().map(|(index, traits)| {
             let name = extra.names.get(index).cloned().unwrap_or_else(|| format!("@{}", index + 1));
             let shape = Shape::of(traits).map_err(|fault| fault.at(format!("column {name}")))?;
-            let (is_json, is_key) = (traits.code == code::JSON, extra.key.contains(&index));
-            Ok(Column { name: name.into(), nullable: bit(nullable, index), is_json, is_key, shape })
+            Ok(Column { name: name.into(), nullable: bit(nullable, index), is_json: traits.code == code::JSON, shape })
         });
+        let columns = columns.collect::<Read<Vec<_>>>()?;
         Ok(Self {
             schema: text(head.schema),
             name: text(head.name),
-            columns: columns.collect::<Read<_>>()?,
-            key_end: extra.key.iter().max().map_or(0, |last| last + 1),
+            sizes: columns.iter().map(|column| column.shape.size).collect(),
+            kept: (0..columns.len()).collect(),
+            columns,
             key: extra.key,
             named: count > 0 && extra.names.len() == count,
         })
+    }
+
+    /// Only the columns of these names and the key's; None: all.
+    pub fn keep(mut self, names: Option<&[&str]>) -> Read<Self> {
+        let Some(names) = names else { return Ok(self) };
+        if let Some(unknown) = names.iter().find(|name| self.columns.iter().all(|column| *column.name != ***name)) {
+            let there: Vec<&str> = self.columns.iter().map(|column| &*column.name).collect();
+            return Err(Fault::refused(
+                format!("there is no column '{unknown}' that was asked for"),
+                format!("ask for columns of these: {}", there.join(", ")),
+            ));
+        }
+        let wanted = |index: &usize| {
+            let name = self.columns.get(*index).map_or("", |column| &column.name);
+            self.key.contains(index) || names.contains(&name)
+        };
+        self.kept = (0..self.columns.len()).filter(wanted).collect();
+        Ok(self)
+    }
+
+    /// The columns that batches have, with their indexes.
+    pub fn kept_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.kept.iter().filter_map(|&index| Some((index, self.columns.get(index)?)))
     }
 
     pub fn json_columns(&self) -> usize {
@@ -128,8 +154,8 @@ impl Table {
         out.push_str(", \"table\": ");
         quote(&self.name, &mut out);
         out.push_str(", \"columns\": [");
-        for (index, column) in self.columns.iter().enumerate() {
-            out.push_str(if index == 0 { "{\"name\": " } else { ", {\"name\": " });
+        for (place, (_, column)) in self.kept_columns().enumerate() {
+            out.push_str(if place == 0 { "{\"name\": " } else { ", {\"name\": " });
             quote(&column.name, &mut out);
             out.push_str(", \"source_type\": ");
             quote(&column.shape.source_type, &mut out);
@@ -166,7 +192,7 @@ struct Extra {
 }
 
 impl Extra {
-    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits]) -> Read<Self> {
+    fn read(mut cursor: Cursor<'_>, traits: &mut [Traits], family: Family) -> Read<Self> {
         let mut extra = Self::default();
         let mut labels: Vec<(u8, Cursor<'_>)> = Vec::new();
         while !cursor.is_empty() {
@@ -177,8 +203,8 @@ impl Extra {
                     signs(traits, value.rest());
                     extra.signs_are_told = true;
                 }
-                2 => collations_by_default(of(traits, Traits::is_character), &mut value)?,
-                3 => collations(of(traits, Traits::is_character), &mut value)?,
+                2 => collations_by_default(of(traits, |column| column.has_collation(family)), &mut value)?,
+                3 => collations(of(traits, |column| column.has_collation(family)), &mut value)?,
                 4 => extra.names = names(&mut value, traits.len())?,
                 5 => labels.push((code::SET, value)),
                 6 => labels.push((code::ENUM, value)),

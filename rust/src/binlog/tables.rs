@@ -1,12 +1,13 @@
 //! The tables that a log names: versions for as long as the decoder lives, and what the table ids of one file stand for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
 use super::cursor::Cursor;
 use super::definition::Definition;
+use super::event::Family;
 use super::fault::{Fault, Read};
 use super::include::Include;
 use super::pending::Target;
@@ -37,7 +38,7 @@ pub struct Tables {
     definitions: HashMap<(String, String), Definition>,
     versions: Vec<Version>,
     by_content: HashMap<Arc<[u8]>, usize>,
-    mapped: HashMap<u64, Mapped>,
+    mapped: BTreeMap<u64, Mapped>,
 }
 
 impl Tables {
@@ -49,7 +50,7 @@ impl Tables {
             definitions: HashMap::new(),
             versions: Vec::new(),
             by_content: HashMap::new(),
-            mapped: HashMap::new(),
+            mapped: BTreeMap::new(),
         }
     }
 
@@ -76,7 +77,7 @@ impl Tables {
         self.mapped.clear();
     }
 
-    pub fn take_map(&mut self, cursor: Cursor<'_>) -> Read<()> {
+    pub fn take_map(&mut self, cursor: Cursor<'_>, family: Family) -> Read<()> {
         let head = Head::read(cursor)?;
         let known = match self.mapped.get(&head.id) {
             Some(Mapped::Wanted(index)) => {
@@ -87,7 +88,7 @@ impl Tables {
         };
         if !known {
             let mapped = if self.include.wants(head.schema, head.name) {
-                Mapped::Wanted(self.version(&head)?)
+                Mapped::Wanted(self.version(&head, family)?)
             } else {
                 Mapped::Skipped(head.content.to_vec())
             };
@@ -96,13 +97,15 @@ impl Tables {
         Ok(())
     }
 
-    fn version(&mut self, head: &Head<'_>) -> Read<usize> {
+    fn version(&mut self, head: &Head<'_>, family: Family) -> Read<usize> {
         if let Some(&index) = self.by_content.get(head.content) {
             return Ok(index);
         }
         let name = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let names = (name(head.schema), name(head.name));
-        let table = Table::read(head, self.definitions.get(&names), self.names_required)
+        let columns = self.include.columns(head.schema, head.name);
+        let table = Table::read(head, family, self.definitions.get(&names), self.names_required)
+            .and_then(|table| table.keep(columns.as_deref()))
             .map_err(|fault| fault.at(format!("table {}.{}", names.0, names.1)))?;
         let content: Arc<[u8]> = head.content.into();
         let index = self.versions.len();

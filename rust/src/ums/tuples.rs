@@ -11,6 +11,7 @@ use super::lanes::{Lane, new_lane, timestamp_value, whole_value};
 use super::text;
 use super::walk::{Read, Walk, fault};
 
+const MAX_TEXT_BYTES: usize = i32::MAX as usize;
 const MICROS: i64 = 1_000_000;
 /// Offsets of a file in the original's ids and in headrace's.
 const DBUS_OFFSETS: i128 = 10_000_000_000_000;
@@ -47,6 +48,8 @@ pub struct Group {
     pub kind: usize,
     system: System,
     lanes: Vec<Box<dyn Lane>>,
+    /// Bytes of text taken so far: no column can hold more than its offsets reach.
+    text_bytes: usize,
 }
 
 /// The columns that every batch begins with. The last row of each is at hand while its tuple is read.
@@ -66,7 +69,7 @@ impl Group {
         let lanes = fields.map(|field| {
             new_lane(field.data_type()).ok_or_else(|| format!("no values of type {} are read", field.data_type()))
         });
-        Ok(Self { plan, kind, system: System::default(), lanes: lanes.collect::<Result<_, _>>()? })
+        Ok(Self { plan, kind, system: System::default(), lanes: lanes.collect::<Result<_, _>>()?, text_bytes: 0 })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -97,6 +100,14 @@ pub struct Tuples<'a> {
 }
 
 impl Tuples<'_> {
+    fn count(&mut self, bytes: usize, at: usize) -> Read<()> {
+        self.group.text_bytes = self.group.text_bytes.saturating_add(bytes);
+        if self.group.text_bytes > MAX_TEXT_BYTES {
+            return fault(at, "more than 2 GiB of one table in one call; read fewer messages at once");
+        }
+        Ok(())
+    }
+
     pub fn row(&mut self, walk: &mut Walk<'_>) -> Read<()> {
         let mut found = false;
         let mut more = walk.object_key()?;
@@ -149,19 +160,20 @@ impl Tuples<'_> {
 
     fn value(&mut self, walk: &mut Walk<'_>, peek: Peek, column: usize, field: usize) -> Read<()> {
         let at = walk.at();
+        let value = walk.scalar(peek)?;
+        self.count(value.map_or(0, str::len), at)?;
         let Some(lane) = self.group.lanes.get_mut(column) else { return fault(at, "no column") };
-        match walk.scalar(peek)? {
-            None => lane.null(),
-            Some(value) => {
-                if !lane.take(value) {
-                    lane.null();
-                    let name = self.plan.names.get(field).map_or("", String::as_str);
-                    self.beyond.push(if self.beyond.is_empty() { b'{' } else { b',' });
-                    text::quoted(&mut self.beyond, name.as_bytes());
-                    self.beyond.push(b':');
-                    text::quoted(&mut self.beyond, value.as_bytes());
-                }
-            }
+        let Some(value) = value else {
+            lane.null();
+            return Ok(());
+        };
+        if !lane.take(value) {
+            lane.null();
+            let name = self.plan.names.get(field).map_or("", String::as_str);
+            self.beyond.push(if self.beyond.is_empty() { b'{' } else { b',' });
+            text::quoted(&mut self.beyond, name.as_bytes());
+            self.beyond.push(b':');
+            text::quoted(&mut self.beyond, value.as_bytes());
         }
         Ok(())
     }
@@ -187,6 +199,7 @@ impl Tuples<'_> {
         if !self.beyond.is_empty() {
             self.beyond.push(b'}');
         }
+        self.count(from_message.as_ref().map_or(0, String::len) + self.beyond.len(), at)?;
         match (from_message, &*String::from_utf8_lossy(&self.beyond)) {
             (None, "") => self.group.system.raw.append_null(),
             (None, beyond) => self.group.system.raw.append_value(beyond),

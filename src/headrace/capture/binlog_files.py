@@ -34,6 +34,11 @@ class BinlogFiles:
             raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
         return BinlogPosition(names[0], FILE_START)
 
+    def paths(self) -> list[Path]:
+        """All files, in their order."""
+        self.first_position()
+        return [self._path(name) for name in self._names()]
+
     def last_position(self) -> BinlogPosition:
         self.first_position()
         name = self._names()[-1]
@@ -63,6 +68,8 @@ class BinlogFiles:
 
     def counted(self, position: BinlogPosition) -> BinlogPosition:
         """The position with what decompression adds before it; behind the last whole event if an event is cut there."""
+        if position.offset == FILE_START:
+            return position
         path = self._path(position.file)
         try:
             with path.open("rb", buffering=0) as file:

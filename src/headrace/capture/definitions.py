@@ -142,6 +142,14 @@ class Definer:
         for name in self._definitions.touched:
             self._tell(name, self._definitions.at(name, id_))
 
+    def take_in(self, decoded: Decoded) -> None:
+        """The decoder stands behind what it has handed out; statements in it make definitions anew."""
+        for item in decoded.items:
+            if isinstance(item, binlog.Ddl):
+                statement = Ddl.of(item)
+                self._definitions.statement(read(statement), statement)
+                self.behind_statement(statement.id)
+
     def _tell(self, name: Name, definition: TableDefinition | None) -> None:
         if self._told.get(name) == definition:
             return
@@ -159,11 +167,7 @@ def decode_defined(reader: BinlogReader, definitions: Definitions, file: BinaryI
     suffix = name.rpartition(".")[2]
     definer.at(BinlogPosition(name, 0).id if suffix.isdecimal() else BEFORE_ALL)
     for decoded in decode_file(reader, file, name):
-        for item in decoded.items:
-            if isinstance(item, binlog.Ddl):
-                statement = Ddl.of(item)
-                definitions.statement(read(statement), statement)
-                definer.behind_statement(statement.id)
+        definer.take_in(decoded)
         yield decoded
 
 

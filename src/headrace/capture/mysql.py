@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headrace.capture.base import Event
 from headrace.capture.binlog_files import BinlogFiles
+from headrace.capture.definitions import Definer
 from headrace.capture.dump import learn_from_dump
 from headrace.capture.gather import Gatherer
 from headrace.capture.history import History
@@ -24,7 +25,7 @@ from headrace.capture.mysql_config import MySqlConfig, StartBehind
 from headrace.capture.position import BinlogPosition
 from headrace.capture.replica import Address, Replica, default_server_id
 from headrace.capture.server_definitions import learn_from_server
-from headrace.codec.binlog import BinlogReader, GtidSet
+from headrace.codec.binlog import BinlogReader, Decoded, GtidSet
 from headrace.errors import ConfigError, RetryableError, SourceError
 from headrace.ums.change import Mark
 from headrace.ums.schema import TableSchema
@@ -157,7 +158,32 @@ class MySqlSource:
             if gatherer.has_whole_transactions or gatherer.is_full or now >= speak_at:
                 speak_at = now + _HEARTBEAT_S
                 event = gatherer.event()
-                yield replace(event, caught_up=event.mark is not None and _reached(event.mark, goal))
+                yield replace(
+                    event, caught_up=event.mark is not None and _is_behind(BinlogPosition.of(event.mark), goal)
+                )
+
+    def decode(self, reader: BinlogReader) -> Iterator[Decoded]:
+        """What `reader` (in network mode) makes of the server's log, from the configured start to the end that it has now.
+
+        Nothing is kept; a capture of the same source is not disturbed. Errors as in `follow`.
+        """
+        replica = self._connect()
+        goal, position = replica.last_position(), self._first_of(replica)
+        definitions = self._history().definitions
+        learn_from_server(replica.another, definitions, self._config.captures, position)
+        definer = Definer(reader, definitions)
+        reader.start(position.file, position.offset, gtids=position.gtids)
+        definer.at(position.id)
+        replica.start_dump(position)
+        while not _is_behind(position, goal):
+            data = _NOTHING if reader.in_payload else replica.read(_WAIT_S)
+            replica.consumed(reader.feed(data, stop_at_ddl=True))
+            decoded = reader.take()
+            definer.take_in(decoded)
+            yield decoded
+            if decoded.boundary is not None:
+                boundary = decoded.boundary
+                position = replace(position, file=boundary.file, offset=boundary.offset, gtids=boundary.gtids)
 
     def _connect(self) -> Replica:
         """To the first of the servers that answers; what the last one says when none does."""
@@ -230,9 +256,8 @@ class MySqlSource:
         return replace(first, file=start.file, offset=start.offset)
 
 
-def _reached(mark: Mark, goal: BinlogPosition) -> bool:
+def _is_behind(position: BinlogPosition, goal: BinlogPosition) -> bool:
     """By place or by name: a server that is asked by GTIDs does not send the last places of its log when nothing happened there."""
-    position = BinlogPosition.of(mark)
     if position.server == goal.server and position.order >= goal.order:
         return True
     return bool(goal.gtids and position.gtids) and GtidSet(goal.gtids) <= GtidSet(position.gtids)

@@ -27,16 +27,16 @@ _MICROSECOND = timedelta(microseconds=1)
 _DIGITS = re.compile(r"\((\d)\)")
 
 
-def jsonl_lines(items: Iterable[Rows | Ddl], file: str) -> Iterator[str]:
-    """The lines of what was decoded of one file with before images; rows of several tables come in the order of the log."""
+def jsonl_lines(items: Iterable[Rows | Ddl]) -> Iterator[str]:
+    """The lines of what was decoded with before images; rows of several tables come in the order of the log."""
     for is_ddl, group in groupby(items, key=lambda item: isinstance(item, Ddl)):
         if not is_ddl:
-            batches = [_lines(item, file) for item in group if isinstance(item, Rows)]
+            batches = [_lines(item) for item in group if isinstance(item, Rows)]
             for _, line in heapq.merge(*batches, key=lambda numbered: numbered[0]):
                 yield line
 
 
-def _lines(rows: Rows, file: str) -> Iterator[tuple[int, str]]:
+def _lines(rows: Rows) -> Iterator[tuple[int, str]]:
     data = rows.data
     table = f'"schema": {_text(rows.table.schema)}, "table": {_text(rows.table.table)}'
     columns = rows.table.columns
@@ -54,9 +54,7 @@ def _lines(rows: Rows, file: str) -> Iterator[tuple[int, str]]:
     times: list[Any] = data.column(TS).cast(pa.int64()).to_pylist()
     ops = data.column(OP).to_pylist()
     for row, (ums_id, op) in enumerate(zip(ids, ops, strict=True)):
-        head = (
-            f'"file": {_text(file)}, "offset": {offsets[row]}, "ums_id": {ums_id}, "ums_ts": "{_moment(times[row], 6)}"'
-        )
+        head = f'"file": {_text(rows.file)}, "offset": {offsets[row]}, "ums_id": {ums_id}, "ums_ts": "{_moment(times[row], 6)}"'
         before = "null" if op == "i" else befores[row]
         after = "null" if op == "d" else afters[row]
         yield ums_id, f'{{{head}, {table}, "op": "{op}", "before": {before}, "after": {after}}}'

@@ -199,7 +199,8 @@ class UmsReader:
         """What messages say. Rows of one table version and kind come together, where the first of them stood.
 
         So rows never come later than a notice that stood behind them. Values that a column's type cannot hold are null and their text is in
-        `_ums_raw_`; rows before an update (`b`) are left out. MalformedMessage: nothing of this call was taken.
+        `_ums_raw_`; rows before an update (`b`) are left out. MalformedMessage: nothing of this call was taken (one
+        call reads at most 2 GiB of one table). A reader serves one thread.
         """
         messages = messages if isinstance(messages, list) else list(messages)
         try:

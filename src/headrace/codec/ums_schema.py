@@ -54,6 +54,9 @@ _DBUS_UID = "ums_uid_"
 _DBUS_NAMES = {ID: "ums_id_", TS: "ums_ts_", OP: "ums_op_"}
 """Our names and those of the original."""
 
+_MAX_NAME = 1000
+"""Names are repeated in `_ums_raw_`, so a long one would let a small message grow large."""
+
 Field = dict[str, Any]
 Target = tuple[int, str, int]
 """Column of the batch, form of its values, digits of a second: what the native writer wants to know of a field."""
@@ -260,8 +263,8 @@ def _fields(schema: Mapping[str, Any], member: str) -> Iterator[Field]:
     seen: set[str] = set()
     for field in _list(schema.get(member), member):
         name = _object(field, "field").get("name")
-        if not isinstance(name, str) or not name or "\0" in name:
-            raise ValueError(f"a field of {member} has no name")
+        if not isinstance(name, str) or not name or "\0" in name or len(name) > _MAX_NAME:
+            raise ValueError(f"a field of {member} has no name, or one of more than {_MAX_NAME} characters")
         if name in seen:
             raise ValueError(f"two fields of {member} are named {name[:40]}")
         seen.add(name)

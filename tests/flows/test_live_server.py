@@ -1,4 +1,4 @@
-"""The main job on a live MariaDB: as a replica over the network, into every kind of target, again and again."""
+"""The main job on a live MariaDB and a live MySQL: as a replica over the network, into every kind of target, again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from headrace.ums.change import ChangeBatch, read_block
 from tests.flows import compare
 from tests.flows.command import headrace, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop
+from tests.servers.binlog_server import BinlogServer
 from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql
 from tests.servers.postgresql import PostgreSql
 
 FLOW = """\
@@ -32,14 +34,16 @@ flows:
 
 
 @pytest.fixture
-def database(mariadb: MariaDb) -> Iterator[str]:
-    with mariadb.database() as name:
+def database(binlog_server: BinlogServer) -> Iterator[str]:
+    with binlog_server.database() as name:
         yield name
 
 
-def write_flow(directory: Path, mariadb: MariaDb, database: str, start: str = "earliest", more: str = "") -> Path:
+def write_flow(
+    directory: Path, binlog_server: BinlogServer, database: str, start: str = "earliest", more: str = ""
+) -> Path:
     path = directory / "flow.yaml"
-    path.write_text(FLOW.format(server=mariadb, database=database, start=start, more=more))
+    path.write_text(FLOW.format(server=binlog_server, database=database, start=start, more=more))
     return path
 
 
@@ -57,9 +61,9 @@ def logged_changes(directory: Path) -> list[tuple[str, int]]:
 
 
 def test_into_every_target_and_on_from_where_it_stopped(
-    mariadb: MariaDb, postgresql: PostgreSql, database: str, tmp_path: Path
+    binlog_server: BinlogServer, mariadb: MariaDb, postgresql: PostgreSql, database: str, tmp_path: Path
 ) -> None:
-    source = mariadb.connect(database, autocommit=False)
+    source = binlog_server.connect(database, autocommit=False)
     shop = Shop(source, seed=1)
     shop.create()
     shop.transact(400)
@@ -68,7 +72,7 @@ def test_into_every_target_and_on_from_where_it_stopped(
             f'  - {{name: {name}, from: "mysql.db1.{database}.*", to: {{type: database, url: "{url}"}}}}'
             for name, url in (("pg", postgresql.url(target)), ("maria", mariadb.url(other)))
         )
-        flow = write_flow(tmp_path, mariadb, database, more=more)
+        flow = write_flow(tmp_path, binlog_server, database, more=more)
         for round_ in range(2):
             run_until_idle(flow)
             for table in TABLES:
@@ -85,12 +89,12 @@ def test_into_every_target_and_on_from_where_it_stopped(
     assert len(changes) == len(set(changes)), "a change was captured twice"
 
 
-def test_targets_that_were_lost_are_filled_again(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    source = mariadb.connect(database, autocommit=False)
+def test_targets_that_were_lost_are_filled_again(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    source = binlog_server.connect(database, autocommit=False)
     shop = Shop(source, seed=5)
     shop.create()
     shop.transact(100)
-    flow = write_flow(tmp_path, mariadb, database)
+    flow = write_flow(tmp_path, binlog_server, database)
     run_until_idle(flow)
     shutil.rmtree(tmp_path / "lake")
     (tmp_path / "mart.db").unlink()
@@ -103,9 +107,9 @@ def test_targets_that_were_lost_are_filled_again(mariadb: MariaDb, database: str
         assert compare.sqlite_target_rows(tmp_path / "mart.db", table, columns) == expected
 
 
-def test_a_second_run_on_the_same_state_is_refused(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
-    flow = write_flow(tmp_path, mariadb, database)
+def test_a_second_run_on_the_same_state_is_refused(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    binlog_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
+    flow = write_flow(tmp_path, binlog_server, database)
     with running(flow) as process:
         wait_for((tmp_path / "mart.db").exists, process)
         second = headrace("run", flow, "--until-idle")
@@ -114,31 +118,31 @@ def test_a_second_run_on_the_same_state_is_refused(mariadb: MariaDb, database: s
         assert process.poll() is None
 
 
-def test_start_latest_and_start_at_an_offset(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    source = mariadb.connect(database)
+def test_start_latest_and_start_at_an_offset(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    source = binlog_server.connect(database)
     Shop(source, seed=2).create()
-    mariadb.execute("INSERT INTO customers (id, name) VALUES (1, 'before')", database=database)
-    [(file, offset, *_)] = mariadb.execute("SHOW MASTER STATUS")
+    binlog_server.execute("INSERT INTO customers (id, name) VALUES (1, 'before')", database=database)
+    file, offset = binlog_server.position()
     latest, at_offset = tmp_path / "latest", tmp_path / "offset"
     for directory in (latest, at_offset):
         directory.mkdir()
-    run_until_idle(write_flow(latest, mariadb, database, start="latest"))
-    mariadb.execute("INSERT INTO customers (id, name) VALUES (2, 'after')", database=database)
-    run_until_idle(write_flow(latest, mariadb, database, start="latest"))
-    run_until_idle(write_flow(at_offset, mariadb, database, start=f"{file}:{offset}"))
+    run_until_idle(write_flow(latest, binlog_server, database, start="latest"))
+    binlog_server.execute("INSERT INTO customers (id, name) VALUES (2, 'after')", database=database)
+    run_until_idle(write_flow(latest, binlog_server, database, start="latest"))
+    run_until_idle(write_flow(at_offset, binlog_server, database, start=f"{file}:{offset}"))
     for directory in (latest, at_offset):
         assert as_of(directory / "lake", f"mysql.db1.{database}.customers").column("name").to_pylist() == ["after"]
 
 
-def test_alters_while_running_and_while_stopped(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    flow = write_flow(tmp_path, mariadb, database)
-    mariadb.execute(
+def test_alters_while_running_and_while_stopped(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    flow = write_flow(tmp_path, binlog_server, database)
+    binlog_server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10), b INT)",
         "INSERT INTO t VALUES (1, 'x', 1), (2, 'y', 2)",
         database=database,
     )
     run_until_idle(flow)
-    mariadb.execute(
+    binlog_server.execute(
         "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7 AFTER a, MODIFY b BIGINT",
         "INSERT INTO t VALUES (3, 'z', 8, 5000000000)",
         "UPDATE t SET a = 'changed' WHERE id = 2",
@@ -147,21 +151,23 @@ def test_alters_while_running_and_while_stopped(mariadb: MariaDb, database: str,
         database=database,
     )
     run_until_idle(flow)
-    source = mariadb.connect(database)
+    source = binlog_server.connect(database)
     expected = compare.source_rows(source, "t")
     assert compare.lake_rows(tmp_path / "lake", f"mysql.db1.{database}.t") == expected
     assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id", "a", "c", "b", "d"]) == expected
 
 
-def test_truncate_empties_the_targets_and_history_stays(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    mariadb.execute(
+def test_truncate_empties_the_targets_and_history_stays(
+    binlog_server: BinlogServer, database: str, tmp_path: Path
+) -> None:
+    binlog_server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10))",
         "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')",
         "TRUNCATE TABLE t",
         "INSERT INTO t VALUES (2, 'again')",
         database=database,
     )
-    run_until_idle(write_flow(tmp_path, mariadb, database))
+    run_until_idle(write_flow(tmp_path, binlog_server, database))
     namespace = f"mysql.db1.{database}.t"
     assert compare.lake_rows(tmp_path / "lake", namespace) == [("2", "again")]
     assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id", "a"]) == [("2", "again")]
@@ -169,21 +175,25 @@ def test_truncate_empties_the_targets_and_history_stays(mariadb: MariaDb, databa
     assert as_of(tmp_path / "lake", namespace, id=before).num_rows == 3
 
 
-def test_a_large_transaction_arrives_whole(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    mariadb.execute(
+def test_a_large_transaction_arrives_whole(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    binlog_server.execute(
         "CREATE TABLE big (id INT PRIMARY KEY, v VARCHAR(100))",
-        "INSERT INTO big SELECT seq, REPEAT('v', 80) FROM seq_1_to_300000",
+        "SET cte_max_recursion_depth = 300000"
+        if isinstance(binlog_server, MySql)
+        else "SET max_recursive_iterations = 300000",
+        "INSERT INTO big WITH RECURSIVE n AS (SELECT 1 AS seq UNION ALL SELECT seq + 1 FROM n WHERE seq < 300000)"
+        " SELECT seq, REPEAT('v', 80) FROM n",
         "UPDATE big SET v = CONCAT(v, id) WHERE id % 3 = 0",
         "DELETE FROM big WHERE id % 7 = 0",
         database=database,
     )
-    run_until_idle(write_flow(tmp_path, mariadb, database))
-    with mariadb.connect(database) as source:
+    run_until_idle(write_flow(tmp_path, binlog_server, database))
+    with binlog_server.connect(database) as source:
         assert compare.lake_rows(tmp_path / "lake", f"mysql.db1.{database}.big") == compare.source_rows(source, "big")
 
 
-def test_columns_are_dropped_and_renamed_on_the_way(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    mariadb.execute(
+def test_columns_are_dropped_and_renamed_on_the_way(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    binlog_server.execute(
         "CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(10), secret VARCHAR(10))",
         "INSERT INTO people VALUES (1, 'Ada', 'pin')",
         database=database,
@@ -192,33 +202,33 @@ def test_columns_are_dropped_and_renamed_on_the_way(mariadb: MariaDb, database: 
         f'  - {{name: crm, from: "mysql.db1.{database}.people", to: {{type: database, url: "sqlite:///./crm.db"}},'
         " columns: {drop: [secret], rename: {name: full_name}}}"
     )
-    run_until_idle(write_flow(tmp_path, mariadb, database, more=more))
+    run_until_idle(write_flow(tmp_path, binlog_server, database, more=more))
     assert compare.sqlite_target_rows(tmp_path / "crm.db", "people", ["id", "full_name"]) == [("1", "Ada")]
     assert b"pin" not in (tmp_path / "crm.db").read_bytes()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_well_and_the_next_goes_on(
-    mariadb: MariaDb, database: str, tmp_path: Path, number: signal.Signals
+    binlog_server: BinlogServer, database: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
-    flow = write_flow(tmp_path, mariadb, database)
+    binlog_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
+    flow = write_flow(tmp_path, binlog_server, database)
     with running(flow) as process:
         wait_for((tmp_path / "mart.db").exists, process)
-        mariadb.execute("INSERT INTO t VALUES (3)", database=database)
+        binlog_server.execute("INSERT INTO t VALUES (3)", database=database)
         process.send_signal(number)
         assert process.wait(timeout=60) == 0
     said = (tmp_path / "run.log").read_text()
     assert "Traceback" not in said
     assert "ERROR" not in said
-    mariadb.execute("INSERT INTO t VALUES (4)", database=database)
+    binlog_server.execute("INSERT INTO t VALUES (4)", database=database)
     run_until_idle(flow)
     assert compare.sqlite_target_rows(tmp_path / "mart.db", "t", ["id"]) == [("1",), ("2",), ("3",), ("4",)]
 
 
-def test_capture_alone_needs_no_spark(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    mariadb.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
-    flow = write_flow(tmp_path, mariadb, database)
+def test_capture_alone_needs_no_spark(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    binlog_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", database=database)
+    flow = write_flow(tmp_path, binlog_server, database)
     result = headrace("capture", flow, "--until-idle")
     assert result.code == 0, result.err
     assert len(logged_changes(tmp_path)) == 2
