@@ -15,7 +15,7 @@ from headrace.log.directory import DirectoryLog
 from headrace.ums.change import ChangeBatch, read_block
 from tests.flows import compare
 from tests.flows.command import headrace, run_until_idle
-from tests.flows.test_live_mariadb import write_flow
+from tests.flows.test_live_server import write_flow
 from tests.servers.install import find_program
 from tests.servers.mariadb import MariaDb
 
