@@ -227,6 +227,22 @@ def test_names_and_labels_that_rows_repeat_are_short(name_bytes: int, label_byte
     assert raised is None or str(error) in raised.message
 
 
+@pytest.mark.parametrize("before_images", [False, True])
+def test_the_widest_table(before_images: bool) -> None:
+    """One row has more cells than a block of the decoder has room for."""
+    count = b"\xfc" + struct.pack("<H", 4096)
+    table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0" + count + b"\x01" * 4096 + b"\0" + bytes(512)
+    rows = struct.pack("<IHHH", 7, 0, 1, 2) + count + b"\xff" * 512 + (bytes(512) + b"\x01" * 4096) * 3
+    form = next(binlog_events.events(LOG))
+    log = binlog_events.log([form, binlog_events.event(19, table_map), binlog_events.event(30, rows)])
+    reader = BinlogReader(["*.*"], before_images=before_images)
+    reader.start(NAME)
+    assert reader.feed(log) == len(log)
+    (decoded,) = reader.take().items
+    assert isinstance(decoded, Rows)
+    assert decoded.data.column("@4096").to_pylist() == [1, 1, 1]
+
+
 def _sized(value: bytes) -> bytes:
     """Bytes behind their length."""
     return b"\xfc" + len(value).to_bytes(2, "little") + value

@@ -47,8 +47,9 @@ impl Block {
         Self { columns, cells: Vec::new(), rows: 0 }
     }
 
+    /// An empty block has room for a row, however many columns that has.
     pub fn is_full(&self) -> bool {
-        self.cells.len() + self.columns > BLOCK_CELLS
+        self.rows > 0 && self.cells.len() + self.columns > BLOCK_CELLS
     }
 
     /// A new row without values; it counts when `rows` is raised.
