@@ -16,7 +16,7 @@ from tests import binlog_events  # noqa: E402  -- the repository's root is not o
 
 GOLDEN = ROOT / "tests" / "golden" / "binlog"
 CORPUS = Path(__file__).parent / "corpus"
-_FORMAT, _TABLE_MAP, _PAYLOAD = 15, 19, 40
+_FORMAT, _TABLE_MAP, _WRITE_ROWS, _PAYLOAD = 15, 19, 30, 40
 _OPENING = (33, 34, 42, 162)
 MAX_EVENT_BYTES = 3000
 MAX_SEED_BYTES = 8000
@@ -116,6 +116,14 @@ def without_checksums(events: list[bytes]) -> bytes:
     return bytes(out)
 
 
+def widest() -> bytes:
+    """Chunks of the widest table that servers have, and two rows of nulls."""
+    count, all_of_them = b"\xfc" + struct.pack("<H", 4096), b"\xff" * 512
+    table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0" + count + b"\x01" * 4096 + b"\0" + all_of_them
+    rows = struct.pack("<IHHH", 7, 0, 1, 2) + count + all_of_them * 3
+    return chunk(_TABLE_MAP, table_map) + chunk(_WRITE_ROWS, rows)
+
+
 def all_seeds() -> Iterator[tuple[str, bytes]]:
     for path in sorted(GOLDEN.iterdir()):
         log = path.read_bytes()
@@ -123,6 +131,8 @@ def all_seeds() -> Iterator[tuple[str, bytes]]:
             yield from seeds(log)
             if path.name.startswith("maria"):
                 yield from seeds(binlog_events.with_compressed_events(log))
+    yield "binlog_events", bytes([0]) + widest()
+    yield "binlog_events", bytes([BEFORE_IMAGES]) + widest()
     for text in GTID_TEXTS:
         yield "gtid_set", b"\0" + text.encode()
     run = struct.pack("<QQQ", 1, 5, 9)
