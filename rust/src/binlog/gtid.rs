@@ -352,6 +352,9 @@ mod tests {
         assert_eq!(Gtid::MySql { origin: tagged, number: 23 }.to_string(), format!("{A}:blue:23"));
         assert_eq!(Gtid::MariaDb { domain: 0, server: 10, sequence: 7 }.to_string(), "0-10-7");
         assert_eq!(Gtid::None.to_string(), "");
+        assert!(Gtid::mysql([0; 16], String::new(), 0).is_err());
+        assert!(Gtid::mysql([0; 16], String::new(), LAST_NUMBER + 1).is_err());
+        assert!(Gtid::mysql([0; 16], "a".repeat(MAX_TAG_BYTES + 1), 1).is_err());
     }
 
     #[test]
@@ -390,6 +393,10 @@ mod tests {
         }
         assert!(GtidSet::read_mysql(Cursor::new(&[255; 8])).is_err());
         assert!(GtidSet::read_mysql(Cursor::new(&[&[1, 0, 0, 0, 0, 0, 0, 0], [0; 24].as_slice()].concat())).is_err());
+        let mut tagged = set("A:blue:1-2").to_wire();
+        assert_eq!(tagged.get(25), Some(&b'b'));
+        tagged.splice(25..26, *b"B");
+        assert!(GtidSet::read_mysql(Cursor::new(&tagged)).is_err());
         let list = [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
         assert!(GtidSet::read_mariadb(Cursor::new(&list)).is_err());
     }
