@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,3 +151,65 @@ def test_decode_prints_the_log_of_a_live_server(primary: MariaDb, tmp_path: Path
     assert live.out == recorded.out
     assert [json.loads(line)["after"]["id"] for line in live.out.splitlines()] == [1, 2]
     assert headrace("decode", "binlog").code == 2
+
+
+def test_what_is_whole_before_a_fault_is_captured(primary: MariaDb, tmp_path: Path) -> None:
+    primary.execute("INSERT INTO shop.t VALUES (1, 1)", "INSERT INTO shop.t VALUES (2, 1)")
+    primary.execute("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO shop.t VALUES (3, 1)")
+    refused = headrace("capture", write_flow(tmp_path, primary, primary), "--until-idle")
+    assert refused.code == 1
+    assert "INSERT INTO" in refused.err
+    assert [row for _, row in captured(tmp_path)] == [1, 2]
+
+
+def test_a_server_that_has_all_is_found_behind_one_that_lacks_some(
+    primary: MariaDb, standby: MariaDb, tmp_path: Path
+) -> None:
+    wait_for_replica(primary, standby)
+    standby.execute("STOP SLAVE")
+    primary.execute("INSERT INTO shop.t VALUES (1, 1)")
+    assert capture(write_flow(tmp_path, primary, standby)) == [1]
+    primary.execute("INSERT INTO shop.t VALUES (2, 1)")
+    assert capture(write_flow(tmp_path, standby, primary)) == [1, 2]
+
+
+def test_a_replica_that_does_not_log_what_it_replicates_is_refused(primary: MariaDb, tmp_path: Path) -> None:
+    with MariaDb("--server-id=13") as silent:
+        silent.execute(
+            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}',"
+            f" MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos",
+            "START SLAVE",
+        )
+        wait_for_replica(primary, silent)
+        refused = headrace("check", write_flow(tmp_path, silent, silent))
+    assert refused.code == 1
+    assert "log_slave_updates is OFF" in refused.err
+
+
+def test_decoding_does_not_disturb_a_capture(primary: MariaDb, tmp_path: Path) -> None:
+    primary.execute("INSERT INTO shop.t VALUES (1, 1)")
+    flow = write_flow(tmp_path, primary, primary)
+    running = subprocess.Popen([sys.executable, "-m", "headrace", "capture", str(flow)])
+    try:
+        give_up_at = time.monotonic() + 60
+        while not (tmp_path / "log" / "db1").exists() or not captured(tmp_path):
+            assert time.monotonic() < give_up_at
+            time.sleep(0.1)
+        decoded = headrace("decode", "binlog", "--source", flow)
+        assert decoded.code == 0, decoded.err
+        primary.execute("INSERT INTO shop.t VALUES (2, 1)")
+        while [row for _, row in captured(tmp_path)] != [1, 2]:
+            assert running.poll() is None
+            assert time.monotonic() < give_up_at
+            time.sleep(0.1)
+    finally:
+        running.terminate()
+        assert running.wait(30) == 0
+
+
+@pytest.mark.parametrize("start", ["2026-11-21", "5", '"2026-11-21 10:00"', '"binlog.000001:2"', '"0-1-999999"'])
+def test_a_start_that_is_none_is_told(primary: MariaDb, tmp_path: Path, start: str) -> None:
+    refused = headrace("capture", write_flow(tmp_path, primary, primary, start=start), "--until-idle")
+    assert refused.code == 2
+    assert "start" in refused.err
+    assert "Traceback" not in refused.err

@@ -9,6 +9,7 @@ names its transactions is asked by name, so another server of its group gives th
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from headrace.capture.position import BinlogPosition
 from headrace.capture.replica import Address, Replica, default_server_id
 from headrace.capture.server_definitions import learn_from_server
 from headrace.codec.binlog import BinlogReader, Decoded, GtidSet
-from headrace.errors import ConfigError, RetryableError, SourceError
+from headrace.errors import ConfigError, CorruptError, HeadraceError, RetryableError, SourceError
 from headrace.ums.change import Mark
 from headrace.ums.schema import TableSchema
 
@@ -49,18 +50,30 @@ class MySqlSource:
         return self._history().tables()
 
     def follow(self, start: Mark | None) -> Iterator[Event]:
+        """A fault takes with it what was gathered before it, so it is gone to once more, a transaction at a time; then it is told."""
+        mark = start
+        try:
+            for event in self._follow(start, one_transaction=False):
+                mark = event.mark or mark
+                yield event
+        except (SourceError, CorruptError):
+            yield from self._follow(mark, one_transaction=True)
+
+    def _follow(self, start: Mark | None, *, one_transaction: bool) -> Iterator[Event]:
         if self._config.files is not None:
-            return self._follow_files(self._config.files, start)
-        return self._follow_server(start)
+            return self._follow_files(self._config.files, start, one_transaction=one_transaction)
+        return self._follow_server(start, one_transaction=one_transaction)
 
     def check(self) -> None:
+        self._history()
         if self._config.files is not None:
-            BinlogFiles(self._config.files).check()
+            files = BinlogFiles(self._config.files)
+            files.check()
+            self._first_in(files)
             return
         try:
-            replica = self._connect()
-            replica.first_position()
-            replica.last_position()
+            for server in self._config.servers:
+                self._first_of(self._connect_to(server))
         finally:
             self.close()
 
@@ -74,16 +87,16 @@ class MySqlSource:
 
     # --- recorded files
 
-    def _follow_files(self, pattern: Path, start: Mark | None) -> Iterator[Event]:
+    def _follow_files(self, pattern: Path, start: Mark | None, *, one_transaction: bool) -> Iterator[Event]:
         files = BinlogFiles(pattern)
         position = BinlogPosition.of(start) if start is not None else self._first_in(files)
         gatherer = self._gatherer(start, network=False)
         gatherer.go_to(position, files.head(position.file))
         while True:
             goes_on = gatherer.in_payload
-            used = gatherer.feed(_NOTHING if goes_on else files.read(position))
+            used = gatherer.feed(_NOTHING if goes_on else files.read(position), one_transaction=one_transaction)
             position = replace(position, offset=position.offset + used)
-            if gatherer.is_full:
+            if gatherer.is_full or (one_transaction and gatherer.has_whole_transactions):
                 yield gatherer.event()
             if used or goes_on or files.has_more(position):
                 continue
@@ -141,8 +154,8 @@ class MySqlSource:
 
     # --- a live server
 
-    def _follow_server(self, start: Mark | None) -> Iterator[Event]:
-        replica = self._connect()
+    def _follow_server(self, start: Mark | None, *, one_transaction: bool) -> Iterator[Event]:
+        replica = self._connect(BinlogPosition.of(start).gtids if start is not None else "")
         goal = replica.last_position()
         position = self._resumed(replica, start) if start is not None else self._first_of(replica)
         gatherer = self._gatherer(start, network=True)
@@ -153,7 +166,8 @@ class MySqlSource:
         replica.start_dump(position)
         speak_at = time.monotonic()
         while True:
-            replica.consumed(gatherer.feed(_NOTHING if gatherer.in_payload else replica.read(_WAIT_S)))
+            data = _NOTHING if gatherer.in_payload else replica.read(_WAIT_S)
+            replica.consumed(gatherer.feed(data, one_transaction=one_transaction))
             now = time.monotonic()
             if gatherer.has_whole_transactions or gatherer.is_full or now >= speak_at:
                 speak_at = now + _HEARTBEAT_S
@@ -165,19 +179,27 @@ class MySqlSource:
     def decode(self, reader: BinlogReader) -> Iterator[Decoded]:
         """What `reader` (in network mode) makes of the server's log, from the configured start to the end that it has now.
 
-        Nothing is kept; a capture of the same source is not disturbed. Errors as in `follow`.
+        Nothing is kept, and it asks under an id of its own, so that a capture of the same source is not disturbed. What was decoded
+        before a fault is yielded first. Errors as in `follow`.
         """
-        replica = self._connect()
+        replica = self._connect(server_id=default_server_id(f"{self._config.name} decode {os.getpid()}"))
         goal, position = replica.last_position(), self._first_of(replica)
         definitions = self._history().definitions
         learn_from_server(replica.another, definitions, self._config.captures, position)
         definer = Definer(reader, definitions)
-        reader.start(position.file, position.offset, gtids=position.gtids)
+        start = self._config.start
+        not_before_us = round(start.timestamp() * 1_000_000) if isinstance(start, datetime) else None
+        reader.start(position.file, position.offset, gtids=position.gtids, skip_until_us=not_before_us)
         definer.at(position.id)
         replica.start_dump(position)
         while not _is_behind(position, goal):
             data = _NOTHING if reader.in_payload else replica.read(_WAIT_S)
-            replica.consumed(reader.feed(data, stop_at_ddl=True))
+            try:
+                used = reader.feed(data, stop_at_ddl=True)
+            except HeadraceError:
+                yield reader.take()
+                raise
+            replica.consumed(used)
             decoded = reader.take()
             definer.take_in(decoded)
             yield decoded
@@ -185,32 +207,32 @@ class MySqlSource:
                 boundary = decoded.boundary
                 position = replace(position, file=boundary.file, offset=boundary.offset, gtids=boundary.gtids)
 
-    def _connect(self) -> Replica:
-        """To the first of the servers that answers; what the last one says when none does."""
-        self.close()
+    def _connect(self, gtids: str = "", server_id: int | None = None) -> Replica:
+        """To the first of the servers that answers and has all of `gtids`; what the last one says when none does."""
         *others, last = self._config.servers
         for server in others:
             try:
-                return self._connect_to(server)
-            except RetryableError:
-                self.close()
-        return self._connect_to(last)
+                return self._connect_to(server, gtids, server_id)
+            except (RetryableError, SourceError):
+                continue
+        return self._connect_to(last, gtids, server_id)
 
-    def _connect_to(self, server: tuple[str, int]) -> Replica:
+    def _connect_to(self, server: tuple[str, int], gtids: str = "", server_id: int | None = None) -> Replica:
+        self.close()
         config = self._config
         assert config.user is not None
-        server_id = config.server_id or default_server_id(config.name)
+        server_id = server_id or config.server_id or default_server_id(config.name)
         address = Address(*server, config.user, config.password.get_secret_value(), server_id, config.tls)
         replica = self._replica = Replica(address)
         replica.connect()
         replica.check_settings()
+        if gtids and replica.names_transactions:
+            replica.must_have(gtids)
         return replica
 
     def _resumed(self, replica: Replica, mark: Mark) -> BinlogPosition:
         """Where the newest mark is on the server that answers."""
         position = BinlogPosition.of(mark)
-        if replica.names_transactions and position.gtids:
-            replica.must_have(position.gtids)
         if position.server in ("", replica.server):
             return replace(position, server=replica.server)
         if not (replica.names_transactions and position.gtids):
@@ -244,7 +266,13 @@ class MySqlSource:
             return log.position_before(start)
         if isinstance(start, StartBehind):
             assert isinstance(log, Replica)
-            log.must_have(start.gtids)
+            try:
+                log.must_have(start.gtids)
+            except RetryableError as error:
+                raise ConfigError(
+                    f"`start: {start.gtids}` names transactions that the server does not have",
+                    fix="name a set that it has executed (MySQL: @@gtid_executed, MariaDB: @@gtid_binlog_pos), or earliest",
+                ) from error
             return replace(first, gtids=start.gtids)
         if not isinstance(start, BinlogPosition):
             return first

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from headrace.capture.position import BinlogPosition
+from headrace.capture.position import FILE_START, BinlogPosition
 from headrace.codec.binlog import GtidSet
 from headrace.errors import HeadraceError
 from headrace.model import LocalPath, Model, SourceConfig
@@ -30,24 +30,32 @@ class StartBehind:
 
 
 def _start(value: object) -> object:
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError("a time needs its zone, for instance 2026-11-21T08:00:00Z")
+    if isinstance(value, (BinlogPosition, StartBehind)):
         return value
-    if not isinstance(value, str) or value in ("earliest", "latest"):
+    if isinstance(value, str) and value in ("earliest", "latest"):
         return value
-    if found := _PLACE.fullmatch(value):
+    if isinstance(value, str) and (found := _PLACE.fullmatch(value)):
+        if int(found["offset"]) < FILE_START:
+            raise ValueError(f"the first event of a file is at {FILE_START}")
         return BinlogPosition(found["file"], int(found["offset"]))
+    time = _time(value) if isinstance(value, str) else value
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ValueError("a time needs its zone, for instance 2026-11-21T08:00:00Z")
+        return time
     try:
-        return _start(datetime.fromisoformat(value))
-    except ValueError:
-        pass
-    try:
-        if gtids := str(GtidSet(value)):
+        if isinstance(value, str) and (gtids := str(GtidSet(value))):
             return StartBehind(gtids)
     except HeadraceError:
         pass
     raise ValueError(_FORMS)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 class Tls(Model):

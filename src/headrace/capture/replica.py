@@ -108,11 +108,18 @@ class Replica:
                 "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'binlog_row_image')"
             )
         }
+        replicates = not self._is_mariadb or bool(self._value("SELECT @@gtid_slave_pos"))
+        updates = self._rows(
+            "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_slave_updates', 'log_replica_updates')"
+        )
         wrong = [
             (f"{name} is {found.get(name, 'unknown to this server')}, not {wanted}", fix)
             for name, (wanted, fix) in _WRONG_SETTINGS.items()
             if found.get(name) != wanted
         ]
+        if replicates and any(value == "OFF" for _, value in updates):
+            fix = "start the server with log_replica_updates=ON (MariaDB: log_slave_updates), or read the primary"
+            wrong.append((f"{updates[0][0]} is OFF: what it replicates is missing in its own log", fix))
         if wrong:
             raise SourceError(
                 f"{self._address}: " + "; ".join(problem for problem, _ in wrong),
@@ -147,7 +154,8 @@ class Replica:
         """
         wanted = GtidSet(gtids)
         if self._is_mariadb:
-            executed, purged = str(self._value("SELECT @@gtid_current_pos")), ""
+            # Not gtid_current_pos: that has replicated transactions too, which need not be in the binlog.
+            executed, purged = str(self._value("SELECT @@gtid_binlog_pos")), ""
         else:
             executed, purged = self._rows("SELECT @@gtid_executed, @@gtid_purged")[0]
         missing = wanted - GtidSet(executed)
