@@ -30,6 +30,10 @@ def event(kind: int, body: bytes, seconds: int = 0) -> bytes:
     return struct.pack("<IBIIIH", seconds, kind, 1, HEADER_BYTES + len(body), 0, 0) + body
 
 
+BEGIN_BODY = bytes(14) + b"BEGIN"
+"""Of a QUERY event: what opens a transaction."""
+
+
 def log(parts: Iterable[bytes]) -> bytes:
     """A log of these events, with lengths, positions and checksums that fit."""
     out = bytearray(MAGIC)

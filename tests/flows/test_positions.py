@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.capture.runner import PARTITION
+from headrace.log.base import Span
 from headrace.log.directory import DirectoryLog
 from headrace.ums.change import ChangeBatch, read_block
 from tests.flows.command import headrace
@@ -69,7 +70,7 @@ def captured(directory: Path) -> list[tuple[int, int]]:
     """(_ums_id_, id) of all rows on the log, in its order."""
     log = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
     found: list[tuple[int, int]] = []
-    for record in log.read("db1", PARTITION, log.spans("db1")[PARTITION]):
+    for record in log.read("db1", PARTITION, log.spans("db1").get(PARTITION, Span(0, 0))):
         block = read_block(record.entry.value)
         if isinstance(block, ChangeBatch):
             columns = (block.data.column(name).to_pylist() for name in ("_ums_id_", "id"))
@@ -213,3 +214,15 @@ def test_a_start_that_is_none_is_told(primary: MariaDb, tmp_path: Path, start: s
     assert refused.code == 2
     assert "start" in refused.err
     assert "Traceback" not in refused.err
+
+
+def test_a_start_within_a_transaction_is_refused(primary: MariaDb, tmp_path: Path) -> None:
+    primary.execute("BEGIN", *(f"INSERT INTO shop.t VALUES ({key}, 1)" for key in (1, 2)), "COMMIT")
+    events = primary.execute("SHOW BINLOG EVENTS IN 'binlog.000004'")
+    within = [event[1] for event in events if event[2] == "Table_map"][-1]
+    refused = headrace(
+        "capture", write_flow(tmp_path, primary, primary, start=f"binlog.000004:{within}"), "--until-idle"
+    )
+    assert refused.code == 1
+    assert "a place where a transaction begins" in refused.err
+    assert not captured(tmp_path)

@@ -220,7 +220,8 @@ def test_names_and_labels_that_rows_repeat_are_short(name_bytes: int, label_byte
     table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0\x01\xfe\x02\xf7\x01\0" + listed
     row = struct.pack("<IHHH", 7, 0, 1, 2) + b"\x01\xff\0\x01"
     form = next(binlog_events.events(LOG))
-    log = binlog_events.log([form, binlog_events.event(19, table_map), binlog_events.event(30, row)])
+    begin = binlog_events.event(2, binlog_events.BEGIN_BODY)
+    log = binlog_events.log([form, begin, binlog_events.event(19, table_map), binlog_events.event(30, row)])
     found, raised = decode(log, NAME)
     assert [change[-1] for change in found] == ([] if error else ["l" * label_bytes])
     assert (raised is None) == (error is None)
@@ -234,7 +235,8 @@ def test_the_widest_table(before_images: bool) -> None:
     table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0" + count + b"\x01" * 4096 + b"\0" + bytes(512)
     rows = struct.pack("<IHHH", 7, 0, 1, 2) + count + b"\xff" * 512 + (bytes(512) + b"\x01" * 4096) * 3
     form = next(binlog_events.events(LOG))
-    log = binlog_events.log([form, binlog_events.event(19, table_map), binlog_events.event(30, rows)])
+    begin = binlog_events.event(2, binlog_events.BEGIN_BODY)
+    log = binlog_events.log([form, begin, binlog_events.event(19, table_map), binlog_events.event(30, rows)])
     reader = BinlogReader(["*.*"], before_images=before_images)
     reader.start(NAME)
     assert reader.feed(log) == len(log)

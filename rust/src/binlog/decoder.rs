@@ -341,7 +341,7 @@ impl Decoder {
         if rows.map_or(Ok(true), |rows| self.tables.wants_rows(rows.table_id))? {
             self.dispatch(&header.with_kind(packed.kind), &[], &packed.unpack()?, at)?;
         } else {
-            self.transaction.open = true;
+            self.require_transaction()?;
         }
         self.place.expanded += packed.added();
         Ok(())
@@ -377,6 +377,16 @@ impl Decoder {
         if !self.transaction.began {
             self.end_transaction();
         }
+    }
+
+    fn require_transaction(&self) -> Read<()> {
+        if self.transaction.open {
+            return Ok(());
+        }
+        Err(Fault::refused(
+            "rows without the beginning of their transaction: decoding began in its middle",
+            "start at a place where a transaction begins",
+        ))
     }
 
     fn require_no_open_rows(&self) -> Read<()> {
@@ -445,7 +455,7 @@ impl Decoder {
     }
 
     fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize, at: u64) -> Read<()> {
-        self.transaction.open = true;
+        self.require_transaction()?;
         if !self.tables.wants_rows(rows.table_id)? || self.is_too_old(header) {
             return Ok(());
         }
