@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 _COMMANDS = {
     "capture": ("headrace.cli.run:capture", "Run one file's captures alone, without Spark."),
     "check": ("headrace.cli.run:check", "Validate a flow file and test its connections and source settings."),
-    "decode": ("headrace.cli.decode:decode", "Print the changes in binlog files."),
+    "decode": ("headrace.cli.decode:decode", "Print the changes in binlog files or in a live server's log."),
     "demo": ("headrace.cli.demo:demo", "Run the main job on a recorded shop and verify it."),
     "lake": ("headrace.cli.lake:lake", "Look into a lake: tables, and a table as of any moment."),
     "list": ("headrace.cli.listing:list_", "List what can be named in a flow file."),
