@@ -1,34 +1,31 @@
-"""Landing changes in the lake: rows/s of write + commit, for 1 and 50 tables, beside pyarrow writing the same rows to one file.
+"""Landing changes in the lake: rows/s of write + commit, for 1 and 50 tables, beside pyarrow writing the same rows to one file and to 50.
 
 The limit is what pyarrow does alone with the same settings: no digest, no commit, no fsync, one file. Figures per core are by
 processor time of this process, as other work on the machine does not count in it; "wall" includes fsync.
 
-    python bench/lake_write.py [ROWS…]     appends its table to bench/results/lake_write.md
+    python -m bench.lake_write [ROWS…]     writes bench/results/lake_write.md
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import random
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from bench.machine import write_results
 from headrace.lake.parquet import ROW_GROUP_ROWS, open_writer
 from headrace.sinks.base import Position
 from headrace.sinks.lake import LakeSink
 from headrace.ums.change import ChangeBatch
 from headrace.ums.schema import COMMIT_TS, ID, OP, RAW, TS, Column, Namespace, TableSchema
 
-RESULTS = Path(__file__).parent / "results" / "lake_write.md"
 BATCH_ROWS = 4096
 ROUNDS = 5
 START_US = 1_767_225_600_000_000
@@ -116,9 +113,12 @@ def best(action: Callable[[], None]) -> Cost:
     return Cost(*(min(column) for column in zip(*costs, strict=True)))
 
 
-def write_one_file(rows: pa.Table, directory: Path) -> None:
-    with open_writer(directory / "rows.parquet", rows.schema, 1) as writer:
-        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+def write_files(rows: pa.Table, directory: Path, files: int) -> None:
+    each = -(-rows.num_rows // files)
+    for number in range(files):
+        some = rows[number * each : (number + 1) * each]
+        with open_writer(pa.OSFile(str(directory / f"{number}.parquet"), "wb"), rows.schema, 1, len(some)) as writer:
+            writer.write_table(some, row_group_size=ROW_GROUP_ROWS)
 
 
 def landing(dealt: list[ChangeBatch]) -> Cost:
@@ -141,8 +141,8 @@ def landing(dealt: list[ChangeBatch]) -> Cost:
 def measure(rows_: int) -> list[str]:
     rows = pa.table(columns(rows_), schema=orders(0).arrow_schema())
     with TemporaryDirectory() as directory:
-        limit = best(lambda: write_one_file(rows, Path(directory)))
-    lines = [line(rows_, "pyarrow", limit, limit, None)]
+        limit, many = (best(lambda files=files: write_files(rows, Path(directory), files)) for files in (1, 50))  # type: ignore[misc]
+    lines = [line(rows_, "pyarrow", limit, limit, None), line(rows_, "pyarrow, 50 files", many, limit, limit)]
     one: Cost | None = None
     for tables in (1, 50):
         cost = landing(batches(rows, tables))
@@ -159,20 +159,17 @@ def line(rows: int, tables: str, cost: Cost, limit: Cost, one: Cost | None) -> s
 
 
 def main() -> None:
-    sizes = [int(argument) for argument in sys.argv[1:]] or [10_000, 50_000, 400_000]
-    head = f"## {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
-    report = [
-        head,
-        "",
-        "| rows | tables | k rows/s per core | k rows/s wall | × pyarrow's processor time | × its wall time | × 1 table's processor | × 1 table's wall |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|",
-        *(made for size in sizes for made in measure(size)),
-        "",
-    ]
-    print("\n".join(report))
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write("\n".join(report) + "\n")
+    sizes = [int(argument) for argument in sys.argv[1:]] or [10_000, 50_000, 200_000, 400_000]
+    write_results(
+        "lake_write",
+        [
+            f"Rows of 20 columns, landed in a commit; best of {ROUNDS} rounds.",
+            "",
+            "| rows | tables | k rows/s per core | k rows/s wall | × pyarrow's processor time | × its wall time | × 1 table's processor | × 1 table's wall |",
+            "|---:|---:|---:|---:|---:|---:|---:|---:|",
+            *(made for size in sizes for made in measure(size)),
+        ],
+    )
 
 
 if __name__ == "__main__":

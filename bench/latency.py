@@ -25,6 +25,7 @@ from tests.servers.mariadb import MariaDb
 from tests.servers.postgresql import PostgreSql
 
 from bench.machine import write_results
+from bench.steady import DATABASE, FIRST, TABLE, quantiles, write
 
 RATE = 500
 SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 360
@@ -33,7 +34,6 @@ WARM_UP_S = 12
 POLL_S = 0.002
 """How often the target's reader asks; it is part of the delay, and a burden on the machine."""
 
-TABLE = "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer_id INT, status VARCHAR(16), amount DECIMAL(12,2), note VARCHAR(100))"
 FLOW = """\
 source: {{type: mysql, name: db1, host: "{host}", port: {port}, user: "{user}", password: "{password}", tables: ["shop.*"]}}
 log: {{type: directory, path: ./log}}
@@ -74,11 +74,6 @@ def main() -> None:
     )
 
 
-def quantiles(delays_ms: list[float]) -> tuple[float, ...]:
-    ordered = sorted(delays_ms)
-    return (*(ordered[int(len(ordered) * share)] for share in (0.50, 0.95, 0.99)), ordered[-1])
-
-
 def worst_window(delays_ms: list[float]) -> float:
     """The largest p99 of any `WINDOW_S` seconds, moved by a second at a time; the delays are in the order of the commits."""
     window = min(RATE * WINDOW_S, len(delays_ms))
@@ -89,8 +84,8 @@ def measure(name: str, target: str, rows: Callable[[Path], Iterator[list[int]]])
     """The delay of every change in ms, in one run against one target."""
     with MariaDb() as server, tempfile.TemporaryDirectory(prefix="headrace-bench-") as work:
         directory = Path(work)
-        server.execute("CREATE DATABASE shop")
-        server.execute(TABLE, database="shop")
+        server.execute(f"CREATE DATABASE {DATABASE}")
+        server.execute(TABLE, database=DATABASE)
         flow = directory / "flow.yaml"
         flow.write_text(
             FLOW.format(
@@ -111,8 +106,8 @@ def _delays(server: MariaDb, directory: Path, rows: Callable[[Path], Iterator[li
     committed: dict[int, float] = {}
     seen: dict[int, float] = {}
     total = RATE * (SECONDS + WARM_UP_S)
-    writer = threading.Thread(target=_write, args=(server, committed, total))
-    server.execute("INSERT INTO orders VALUES (0, 1, 'first', 1, '')", database="shop")
+    writer = threading.Thread(target=write, args=(server, committed, RATE, total))
+    server.execute(FIRST, database=DATABASE)
     for keys in rows(directory):
         now = time.time()
         for key in keys:
@@ -123,21 +118,6 @@ def _delays(server: MariaDb, directory: Path, rows: Callable[[Path], Iterator[li
             break
     writer.join()
     return [1000 * (seen[key] - at) for key, at in committed.items() if key > RATE * WARM_UP_S]
-
-
-def _write(server: MariaDb, committed: dict[int, float], total: int) -> None:
-    connection = server.connect("shop")
-    began = time.time()
-    with connection.cursor() as cursor:
-        for key in range(1, total + 1):
-            pause_s = began + key / RATE - time.time()
-            if pause_s > 0:
-                time.sleep(pause_s)
-            cursor.execute(
-                f"INSERT INTO orders VALUES ({key}, {key % 1000}, 'open', {key % 997}.25, 'a note of some length')"
-            )
-            committed[key] = time.time()
-    connection.close()
 
 
 def postgresql_rows(url: str) -> Iterator[list[int]]:

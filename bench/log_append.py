@@ -1,6 +1,6 @@
 """How near the embedded log comes to the raw disk: append against write + fdatasync, read against pread, of the same bytes.
 
-    python bench/log_append.py [--dir DIR] [--megabytes N]
+    python -m bench.log_append [--dir DIR] [--megabytes N]
 
 Both sides of a ratio are measured in turns in one run, five times; medians count. The raw side writes the same number of bytes
 per unit, and reads the log's own files, from the page cache as after any append and once more after dropping them from it.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import statistics
 import tempfile
@@ -19,16 +18,15 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.machine import write_results
 from headrace.log.base import Entry, Span
 from headrace.log.directory import DirectoryLog
 from headrace.log.segment import CHUNK_BYTES
 
 ROUNDS = 5
 EVERYTHING = Span(0, 1 << 60)
-RESULTS = Path(__file__).parent / "results" / "log_append.md"
 
 
 @dataclass(frozen=True)
@@ -151,13 +149,6 @@ def follow(directory: Path) -> tuple[float, float]:
 
 
 def report(directory: Path, megabytes: int) -> Iterator[str]:
-    now = datetime.now(tz=UTC)
-    yield "# Embedded log against the raw disk\n"
-    cpu = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        "?",
-    )
-    yield f"{now:%Y-%m-%d}, {os.cpu_count()} x {cpu}, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}, zlib {zlib.ZLIB_RUNTIME_VERSION}. "
     yield "MB/s, medians of 5 rounds in turns. Read ratios, not absolute values.\n"
     yield "| one append | raw write + fdatasync | append | ratio | raw read | read | ratio | raw read + crc32 | ratio | raw read, cold | read, cold | ratio |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
@@ -185,11 +176,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=100)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
-        lines = []
-        for line in report(Path(directory), arguments.megabytes):
-            print(line, flush=True)
-            lines.append(line)
-    RESULTS.write_text("\n".join(lines) + "\n")
+        write_results("log_append", list(report(Path(directory), arguments.megabytes)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
+
 RESULTS = Path(__file__).parent / "results"
 _LOAD_BEFORE = os.getloadavg()[0]
 """Taken when a benchmark imports this: results are written behind the run, whose own load is no news."""
@@ -21,6 +23,18 @@ def machine() -> str:
         f"{os.cpu_count()} cores ({_processor()}), {memory_gib:.0f} GiB, Linux {platform.release().split('-')[0]}, "
         f"Python {platform.python_version()}, {packages}; load before the run {_LOAD_BEFORE:.1f}; {datetime.now(UTC):%Y-%m-%d}"
     )
+
+
+def processor_s(process: psutil.Process) -> float:
+    """Seconds of processor time of a process and of all that it has started, also of those that have ended."""
+    taken = 0.0
+    for each in [process, *process.children(recursive=True)]:
+        try:
+            times = each.cpu_times()
+        except psutil.Error:  # has ended: its parent has its time
+            continue
+        taken += times.user + times.system + times.children_user + times.children_system
+    return taken
 
 
 def write_results(name: str, lines: list[str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.servers.binlog_server import BinlogServer
 from tests.servers.mariadb import MariaDb
 
 DATABASE = "shop"
@@ -42,21 +43,27 @@ def record_orders(inserts: int, target: Path) -> int:
     """
     target.mkdir(parents=True)
     with MariaDb(*FAST) as server:
-        server.execute(f"CREATE DATABASE {DATABASE}")
-        server.execute(TABLE, database=DATABASE)
-        half = inserts // 2
-        writers = [threading.Thread(target=_write, args=(server, start, half)) for start in (0, half)]
-        for writer in writers:
-            writer.start()
-        for writer in writers:
-            writer.join()
+        changes = write_orders(inserts, server)
         server.execute("FLUSH BINARY LOGS")
         for path in server.binlogs()[:-1]:
             (target / path.name).write_bytes(path.read_bytes())
+    return changes
+
+
+def write_orders(inserts: int, server: BinlogServer) -> int:
+    """Writes the workload on a server; returns the number of row changes."""
+    server.execute(f"CREATE DATABASE {DATABASE}")
+    server.execute(TABLE, database=DATABASE)
+    half = inserts // 2
+    writers = [threading.Thread(target=_write, args=(server, start, half)) for start in (0, half)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
     return sum(10 + 3 + number % 2 for number in range(half // 10)) * 2
 
 
-def _write(server: MariaDb, start: int, count: int) -> None:
+def _write(server: BinlogServer, start: int, count: int) -> None:
     connection = server.connect(DATABASE, autocommit=False)
     with connection.cursor() as cursor:
         for statements in _transactions(start, count):

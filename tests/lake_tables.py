@@ -13,6 +13,8 @@ from headrace.lake.commit import Manifest
 from headrace.lake.parquet import open_file
 from headrace.sinks.base import Position
 from headrace.sinks.lake import LakeSink
+from headrace.storage.base import FileTree
+from headrace.storage.location import tree_at
 from headrace.ums.change import ChangeBatch
 from headrace.ums.schema import ID, Column, Namespace, TableSchema
 
@@ -43,7 +45,7 @@ def changes(schema: TableSchema, *rows: tuple[Any, ...]) -> ChangeBatch:
     return ChangeBatch(schema, pa.RecordBatch.from_pylist(dicts, schema=schema.arrow_schema()))
 
 
-def open_sink(path: Path, flow: str = "orders_lake", **settings: Any) -> LakeSink:
+def open_sink(path: Path | str, flow: str = "orders_lake", **settings: Any) -> LakeSink:
     return LakeSink(LakeSink.Config(type="lake", path=path, **settings), flow)
 
 
@@ -51,7 +53,7 @@ def at(offset: int, id_: int = 0, topic: str = "db1", partition: int = 0) -> Pos
     return Position(topic, partition, offset, id_, id_ * 1_000_000)
 
 
-def land(path: Path, *batches: ChangeBatch, offset: int = 1, flow: str = "orders_lake") -> None:
+def land(path: Path | str, *batches: ChangeBatch, offset: int = 1, flow: str = "orders_lake") -> None:
     """Commits batches, as one run of a flow."""
     sink = open_sink(path, flow)
     for batch in batches:
@@ -60,11 +62,11 @@ def land(path: Path, *batches: ChangeBatch, offset: int = 1, flow: str = "orders
     sink.close()
 
 
-def ids_in(path: Path, name: str = ORDERS) -> list[int]:
+def ids_in(path: Path | str | FileTree, name: str = ORDERS) -> list[int]:
     """The ids of all committed changes of a table, in the order of its files."""
     ids: list[int] = []
     for file in Manifest.open(path).tables.get(name, []):
-        ids += open_file(path, file).read(columns=[ID]).column(ID).to_pylist()
+        ids += open_file(tree_at(path), file).read(columns=[ID]).column(ID).to_pylist()
     return ids
 
 

@@ -133,26 +133,26 @@ class JavaConnector(FilePeer):
     label = "mysql-binlog-connector-java"
 
     def prepare(self) -> None:
-        _build_java()
+        build_java()
 
     def version(self) -> str:
         return _jar_version("mysql-binlog-connector-java")
 
     def command(self, path: Path) -> Sequence[str]:
-        return [*_java(), "ConnectorRows", str(path)]
+        return [*java(), "ConnectorRows", str(path)]
 
 
 class Debezium(ServerPeer):
     label = "Debezium embedded"
 
     def prepare(self) -> None:
-        _build_java()
+        build_java()
 
     def version(self) -> str:
         return _jar_version("debezium-embedded")
 
     def command(self, server: MySql) -> Sequence[str]:
-        return [*_java(), "DebeziumRows", server.host, str(server.port), server.user, server.password, END_TABLE]
+        return [*java(), "DebeziumRows", server.host, str(server.port), server.user, server.password, END_TABLE]
 
 
 class MySqlReplication(ServerPeer):
@@ -183,8 +183,8 @@ class MySqlReplication(ServerPeer):
         ]
 
 
-def _build_java() -> None:
-    """Fetches the jars of pom.xml and compiles both programs beside them."""
+def build_java() -> None:
+    """Fetches the jars of pom.xml and compiles the programs beside them."""
     jars, classes = BUILT / "java" / "jars", BUILT / "java" / "classes"
     shutil.rmtree(BUILT / "java", ignore_errors=True)  # jars of another version must not stay
     maven = [_tool("mvn", "apt-get install maven"), "--quiet", "--batch-mode", "dependency:copy-dependencies"]
@@ -194,7 +194,8 @@ def _build_java() -> None:
     _build("the Java peers", [compiler, "-cp", f"{jars}/*", "-d", str(classes), *sources], HERE / "java")
 
 
-def _java() -> list[str]:
+def java() -> list[str]:
+    """The command that runs one of them."""
     folder = BUILT / "java"
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     return [

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from tests import binlog_events  # noqa: E402  -- the repository's root is not on the path of a script
+from tests import binlog_events, mysql_packets  # noqa: E402  -- the repository's root is not on the path of a script
 
 GOLDEN = ROOT / "tests" / "golden" / "binlog"
 CORPUS = Path(__file__).parent / "corpus"
@@ -32,6 +32,26 @@ GTID_TEXTS = [
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7-9:blue:1|3e11fa47-71ca-11e1-9e33-c80aa9429562:2-8",
     "0-1-5,1-2-3|0-2-9",
 ]
+JSON_TEXTS = [
+    '{"@timestamp":"2026-01-02T03:04:05.678Z","message":"GET /a \\"b\\" \\u00e4\\ud83d\\ude00","host":{"name":"web1"},"log":{"offset":1234567890123456789012}}',
+    ' { "a" : [ 1 , -0.50e+3 , true , null , " \\" ä " , [ ] , { } ] , "a" : { "b" : [ { "c" : 1 } ] } } ',
+    '[[1,[2,[3]]],{"":{"":""}},"\\\\","水",1E-9,false]',
+    '{"a":{"b":1},"a":{"c":NaN},"d":-Infinity}',
+    '{"a":1} x',
+]
+"""In JSON's own escapes."""
+RECORDS = [
+    'a\t\t\\N\n\nä\\\t"b"\t',
+    "1,two,3.5\n\n\\N,,x\r\n",
+    "a||b|\r\nc|||\r\n",
+    "7\x01\\N\x02\x02x",
+    "a;b||",
+    "äxä€",
+    *([""] * 10),
+    '1\t"a\t""b"""\n"\\N"',
+    '"a\\"b\\\\"\\,,\\\\N\n"\\\\N"',
+]
+"""Each in the form of its number (the head of targets/bodies.rs)."""
 
 
 def chunk(kind: int, body: bytes, flags: int = 0) -> bytes:
@@ -131,14 +151,62 @@ def all_seeds() -> Iterator[tuple[str, bytes]]:
             yield from seeds(log)
             if path.name.startswith("maria"):
                 yield from seeds(binlog_events.with_compressed_events(log))
+    yield from answers()
+    yield from (("hbase_wal", file) for file in wal_seeds())
     yield "binlog_events", bytes([0]) + widest()
     yield "binlog_events", bytes([BEFORE_IMAGES]) + widest()
+    for text in JSON_TEXTS:
+        yield "json_texts", text.encode()
+    yield "json_texts", "\0".join(JSON_TEXTS).encode()
+    for number, text in enumerate(RECORDS):
+        yield "bodies", bytes([number]) + text.encode()
     for text in GTID_TEXTS:
         yield "gtid_set", b"\0" + text.encode()
     run = struct.pack("<QQQ", 1, 5, 9)
     yield "gtid_set", b"\1" + struct.pack("<Q", 1) + bytes(range(16)) + run
     yield "gtid_set", b"\1" + struct.pack("<Q", 1 << 56 | 1 << 8 | 1) + bytes(range(16)) + b"\x08blue" + run
     yield "gtid_set", b"\2" + struct.pack("<IIIQ", 1, 0, 7, 5)
+
+
+def answers() -> Iterator[tuple[str, bytes]]:
+    """Columns of all kinds (src/answers.rs) with rows that fit them, and an answer as it comes."""
+    moment = struct.pack("<BHBBBBBI", 11, 2024, 2, 29, 1, 2, 3, 456)
+    time = struct.pack("<BBIBBBI", 12, 1, 2, 1, 2, 3, 456)
+    fixed = [bytes([7]) * width for width in (1, 1, 2, 2, 2, 4, 4, 8, 8, 4, 8)]
+    decimals = [mysql_packets.sized(text) for text in (b"-12.50", b"123", b"1." + b"0" * 29 + b"5")]
+    texts = [
+        mysql_packets.sized(text) for text in (b"\1", b"\2\3", "é水".encode(), b"\xe9", b"\xd6\xd0", b"\0a", b"{}")
+    ]
+    values = [
+        *fixed,
+        *decimals,
+        mysql_packets.sized(b"\1\2"),
+        moment[:1].replace(b"\x0b", b"\4") + moment[1:5],
+        moment,
+        moment,
+        time,
+        *texts,
+    ]
+    rows = [
+        mysql_packets.row(values),
+        mysql_packets.row([None, b"\0\0"[:1], *values[2:]]),
+        mysql_packets.error(1317, "x"),
+    ]
+    framed = b"".join(struct.pack("<H", len(row)) + row for row in rows)
+    yield "rows_wire", b"\0" + bytes([len(values), *range(len(values))]) + framed
+    for kind, value in enumerate(values):
+        row = mysql_packets.row([value])
+        yield "rows_wire", bytes([3, 1, kind]) + struct.pack("<H", len(row)) + row
+    columns = [mysql_packets.Column("id", mysql_packets.LONG), mysql_packets.Column("text", mysql_packets.STRING, 45)]
+    some = [mysql_packets.row([b"\1\0\0\0", mysql_packets.sized(b"text")])] * 3
+    yield "rows_wire", bytes([RAW]) + mysql_packets.answer(columns, some)
+
+
+def wal_seeds() -> Iterator[bytes]:
+    """Small files of HBase's log."""
+    for path in sorted((ROOT / "tests" / "golden" / "hbase").iterdir()):
+        if path.suffix != ".gz" and path.stat().st_size < MAX_SEED_BYTES:
+            yield b"\x10" + path.read_bytes()
 
 
 def main() -> None:

@@ -16,8 +16,9 @@ use arrow_array::{BooleanArray, OffsetSizeTrait};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::border;
 
@@ -35,12 +36,93 @@ pub fn digest_rows(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u128> {
     py.detach(|| digest(&rows)).map_err(PyTypeError::new_err)
 }
 
+/// Of each row a number below `parts`, two bytes each: the same for rows with the same values, spread evenly over others. `TypeError` for
+/// a column type that it does not know.
+#[pyfunction]
+pub fn parts_of_rows<'py>(py: Python<'py>, batch: &Bound<'py, PyAny>, parts: u16) -> PyResult<Bound<'py, PyBytes>> {
+    let rows = border::import_batch(batch)?;
+    let numbers = py.detach(|| numbers_below(&rows, parts)).map_err(PyTypeError::new_err)?;
+    Ok(PyBytes::new(py, &numbers))
+}
+
+/// Digests of rows by part: what `parts_of_rows` says of their keys. Rows that differ are then in few parts, however many there are in all.
+#[pyclass]
+pub struct PartSums {
+    rows: Vec<u64>,
+    sums: Vec<u128>,
+}
+
+#[pymethods]
+impl PartSums {
+    #[new]
+    fn new(parts: u16) -> Self {
+        Self { rows: vec![0; parts.into()], sums: vec![0; parts.into()] }
+    }
+
+    /// Takes in rows; `parts` has two bytes for each of them. `ValueError` when it has not, or a part is too large.
+    fn add(&mut self, py: Python<'_>, batch: &Bound<'_, PyAny>, parts: &[u8]) -> PyResult<()> {
+        let rows = border::import_batch(batch)?;
+        let states = py.detach(|| states_of(&rows)).map_err(PyTypeError::new_err)?;
+        let (parts, rest) = parts.as_chunks();
+        if parts.len() != states.len() || !rest.is_empty() {
+            return Err(PyValueError::new_err("there must be one part for each row"));
+        }
+        for ([a, b], part) in states.iter().zip(parts) {
+            let part = usize::from(u16::from_le_bytes(*part));
+            let (Some(rows), Some(sum)) = (self.rows.get_mut(part), self.sums.get_mut(part)) else {
+                return Err(PyValueError::new_err(format!("there is no part {part}")));
+            };
+            *rows += 1;
+            *sum = sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b));
+        }
+        Ok(())
+    }
+
+    /// How many rows there are in all, and their digest.
+    fn total(&self) -> (u64, u128) {
+        (self.rows.iter().sum(), self.sums.iter().fold(0, |sum: u128, one| sum.wrapping_add(*one)))
+    }
+
+    /// How many rows a part has; none for one that there is not.
+    fn rows_of(&self, part: u16) -> u64 {
+        self.rows.get(usize::from(part)).copied().unwrap_or_default()
+    }
+
+    /// The parts in which others differ.
+    fn differing(&self, others: &Self) -> Vec<usize> {
+        let mine = self.rows.iter().zip(&self.sums);
+        let theirs = others.rows.iter().zip(&others.sums);
+        mine.zip(theirs).enumerate().filter_map(|(part, (one, other))| (one != other).then_some(part)).collect()
+    }
+}
+
+/// Of each row its hash, A and then B, eight little-endian bytes each: the same for rows with the same values. `TypeError` for a column type
+/// that it does not know.
+#[pyfunction]
+pub fn hashes_of_rows<'py>(py: Python<'py>, batch: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let rows = border::import_batch(batch)?;
+    let states = py.detach(|| states_of(&rows)).map_err(PyTypeError::new_err)?;
+    let bytes: Vec<u8> = py.detach(|| states.iter().flatten().flat_map(|half| half.to_le_bytes()).collect());
+    Ok(PyBytes::new(py, &bytes))
+}
+
+#[allow(clippy::cast_possible_truncation)] // the high half of a product with `parts` is below `parts`
+fn numbers_below(rows: &ArrayData, parts: u16) -> Result<Vec<u8>, String> {
+    let number = |[a, b]: &Row| ((u128::from(a ^ b) * u128::from(parts)) >> 64) as u16;
+    Ok(states_of(rows)?.iter().flat_map(|row| number(row).to_le_bytes()).collect())
+}
+
 fn digest(rows: &ArrayData) -> Result<u128, String> {
+    let states = states_of(rows)?;
+    Ok(states.iter().fold(0, |sum: u128, [a, b]| sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b))))
+}
+
+fn states_of(rows: &ArrayData) -> Result<Vec<Row>, String> {
     let mut states = vec![SEED; rows.len()];
     for column in rows.child_data() {
         take_in(&column.slice(rows.offset(), rows.len()), &mut states)?;
     }
-    Ok(states.iter().fold(0, |sum: u128, [a, b]| sum.wrapping_add(u128::from(*a) << 64 | u128::from(*b))))
+    Ok(states)
 }
 
 fn take_in(column: &ArrayData, states: &mut [Row]) -> Result<(), String> {

@@ -1,6 +1,6 @@
 """Dying on purpose: named points in the code where a test ends the process as a power cut would.
 
-``HEADRACE_CRASH_AT=lake.commit_linked:3`` kills the process (SIGKILL, nothing is flushed or closed) the third time it passes the
+``HEADRACE_CRASH_AT=create.named:3`` kills the process (SIGKILL, nothing is flushed or closed) the third time it passes the
 point of that name; without a number the first time. Unset, a point costs one comparison.
 """
 

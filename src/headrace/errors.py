@@ -9,6 +9,7 @@
     ├── DataError               the table's owner: rows that a target cannot take (error ledger)    exit 1
     └── FatalError              the operator                                                        exit 1
         ├── SourceError         the source's settings, grants or log contents do not allow capture
+        │   └── TableChangedError   a table that is read is not what it was taken for
         ├── CorruptError        bytes on disk or on the wire are not what was written
         └── StorageError        a disk is full, read-only or failing
 
@@ -19,6 +20,7 @@ a traceback, and ends with `exit_code`.
 from __future__ import annotations
 
 import errno
+from dataclasses import dataclass
 from typing import ClassVar
 
 
@@ -83,12 +85,31 @@ class SourceError(FatalError):
     """The source's settings, grants or the contents of its log do not allow capture."""
 
 
+class TableChangedError(SourceError):
+    """A table that is read is not there, or not with the columns that it was taken for; look at it anew."""
+
+
 class CorruptError(FatalError):
     """Bytes are not what was written: a damaged file, log segment or network stream."""
 
 
 class StorageError(FatalError):
     """A disk is full, read-only or failing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a source or a target that a person should know before anything is started: what it is, and what to do."""
+
+    message: str
+    fix: str
+    stops: bool
+    """The run would end with it; else it is advice."""
+
+    @classmethod
+    def of(cls, error: HeadraceError) -> Finding:
+        """What would stop a run with this error."""
+        return cls(error.message, error.fix, stops=True)
 
 
 def storage_error(action: str, path: object, cause: OSError) -> StorageError:
@@ -102,3 +123,11 @@ def storage_error(action: str, path: object, cause: OSError) -> StorageError:
     }
     fix = fixes.get(cause.errno or 0, "check the disk (dmesg, smartctl) and the path, then start again")
     return StorageError(f"could not {action} {path}: {cause.strerror or cause}", fix=fix)
+
+
+def unexpected(what: str, error: Exception) -> FatalError:
+    """The one way in which an error that nobody has foreseen becomes a message."""
+    return FatalError(
+        f"{what} met an error that headrace does not know: {type(error).__name__}: {error}",
+        fix="nothing is lost, start again; if it comes back, report it with the log under the state directory",
+    )

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
+from headrace.crash import crash_point
 from headrace.errors import storage_error
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Makes `path` hold `content`, durably and atomically, whatever it held before."""
+def replace_file(path: Path, content: bytes, *, is_private: bool = False) -> None:
+    """Makes `path` hold `content`, durably and atomically, whatever it held before. What is private only this user may read."""
     try:
-        aside = _written_aside(path, content)
+        aside = _written_aside(path, content, 0o600 if is_private else 0o666)
         aside.replace(path)
         sync_directory(path.parent)
     except OSError as error:
@@ -24,11 +25,13 @@ def create_file(path: Path, content: bytes) -> bool:
     try:
         aside = _written_aside(path, content)
         try:
+            crash_point("create.written")
             os.link(aside, path)
         except FileExistsError:
             return False
         finally:
             aside.unlink()
+        crash_point("create.named")
         sync_directory(path.parent)
     except OSError as error:
         raise storage_error("create", path, error) from error
@@ -37,6 +40,8 @@ def create_file(path: Path, content: bytes) -> bool:
 
 def make_directories(directory: Path) -> None:
     """Creates a directory and what is missing above it, so that all of it survives a power cut."""
+    if directory.is_dir():
+        return
     missing = [directory]
     while not missing[-1].exists() and missing[-1] != missing[-1].parent:
         missing.append(missing[-1].parent)
@@ -65,11 +70,11 @@ def sync_file(path: Path) -> None:
         raise storage_error("make durable", path, error) from error
 
 
-def _written_aside(path: Path, content: bytes) -> Path:
+def _written_aside(path: Path, content: bytes, mode: int = 0o666) -> Path:
     make_directories(path.parent)
     aside = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        with aside.open("wb") as file:
+        with open(aside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

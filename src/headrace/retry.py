@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class Backoff:
-    """Pauses between attempts: half as long again each time (with jitter), from the error's `retry_after_s` up to `longest_s`.
+    """Pauses between attempts: half as long again each time (with jitter) up to `longest_s`, and never shorter than the error's
+    `retry_after_s`.
 
     `failing_since_s` (seconds since 1970) carries an outage over from an earlier instance, so that many short lives do not
     wait for ever; it is None while all is well.
@@ -40,8 +41,8 @@ class Backoff:
             self.failing_since_s = now
         if isinstance(error, FencedError) or now - self.failing_since_s >= self._give_up_after_s:
             raise error
-        self._delay_s = min(self._longest_s, max(error.retry_after_s, self._delay_s * 1.5))
-        return self._delay_s * random.uniform(0.5, 1.0)
+        self._delay_s = max(error.retry_after_s, min(self._longest_s, self._delay_s * 1.5))
+        return max(error.retry_after_s, self._delay_s * random.uniform(0.5, 1.0))
 
     def worked(self) -> None:
         """An attempt made progress: the outage is over."""

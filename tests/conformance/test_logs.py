@@ -11,8 +11,12 @@ from headrace import registry
 from headrace.log.base import Log
 from headrace.log.directory import DirectoryLog
 from headrace.log.kafka import KafkaLog
+from headrace.log.shared.hdfs import HdfsLog
+from headrace.log.shared.s3 import S3Log
 from headrace.testing.log import LogConformance, OpenLog
+from tests.servers.hdfs import Hdfs
 from tests.servers.kafka import Kafka
+from tests.servers.s3 import S3
 
 Factory = Callable[[], Log]
 
@@ -28,7 +32,19 @@ def kafka_topics(kafka: Kafka) -> Iterator[Factory]:
         yield lambda: KafkaLog(KafkaLog.Config(brokers=kafka.brokers, prefix=prefix))
 
 
-FACTORIES = {"directory": "directory", "kafka": "kafka_topics"}
+@pytest.fixture
+def hdfs_directory(hdfs: Hdfs) -> Factory:
+    place = hdfs.place()
+    return lambda: HdfsLog(HdfsLog.Config(path=place, web=hdfs.web, segment_bytes=10_000))
+
+
+@pytest.fixture
+def s3_prefix(s3: S3) -> Factory:
+    place = s3.place()
+    return lambda: S3Log(S3Log.Config(path=place, segment_bytes=10_000, **s3.options()))
+
+
+FACTORIES = {"directory": "directory", "hdfs": "hdfs_directory", "kafka": "kafka_topics", "s3": "s3_prefix"}
 """Name in the registry -> the fixture that gives empty logs."""
 
 

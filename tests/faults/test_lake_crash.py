@@ -14,21 +14,24 @@ from pathlib import Path
 import pytest
 
 from headrace.lake import commit
-from headrace.lake.commit import CHECKPOINT_COMMITS, Manifest, Stream
+from headrace.lake.commit import CHECKPOINT_COMMITS, Manifest
 from headrace.lake.parquet import verify_file
+from headrace.lake.records import Stream
+from headrace.storage.location import tree_at
 from tests.faults.lake_writer import PER_COMMIT, TABLES
 from tests.lake_tables import ids_in, parquet_files
+from tests.patience import HANG_S
 
 FLOW = "ledger"
-POINTS = re.findall(r"^(lake\.\w+)", commit.__doc__ or "", re.MULTILINE)
+POINTS = re.findall(r"^((?:lake|file|create)\.\w+)", commit.__doc__ or "", re.MULTILINE)
 # Two tables are finished per commit, so these points are passed twice per commit.
-PASSES = {"lake.rows_written": 5, "lake.file_closed": 5, "lake.file_synced": 6, "lake.checkpoint": 1}
+PASSES = {"lake.rows_written": 5, "lake.file_closed": 5, "file.synced": 6, "lake.checkpoint": 1}
 
 
 class Writer:
     """A writer's process, paused until `go`."""
 
-    def __init__(self, path: Path, transactions: int, flow: str = FLOW, crash_at: str = "") -> None:
+    def __init__(self, path: Path | str, transactions: int, flow: str = FLOW, crash_at: str = "") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.lake_writer", str(path), flow, str(transactions)],
             stdin=subprocess.PIPE,
@@ -50,16 +53,16 @@ class Writer:
 
     def end(self) -> tuple[int, int]:
         """Exit code, and the offset of the last commit that it has seen through."""
-        out, _ = self.process.communicate(timeout=60)
+        out, _ = self.process.communicate(timeout=HANG_S)
         committed = [int(line) for line in out.split() if line.isdecimal()]
         return self.process.returncode, committed[-1] if committed else 0
 
 
-def run(path: Path, transactions: int, crash_at: str = "") -> tuple[int, int]:
+def run(path: Path | str, transactions: int, crash_at: str = "") -> tuple[int, int]:
     return Writer(path, transactions, crash_at=crash_at).go().end()
 
 
-def check_whole(path: Path, flow: str = FLOW) -> int:
+def check_whole(path: Path | str, flow: str = FLOW) -> int:
     """Both tables have exactly the transactions up to the flow's position, each once; returns that position."""
     manifest = Manifest.open(path)
     reached = manifest.reached.get(Stream(flow, "db1", 0))
@@ -71,12 +74,12 @@ def check_whole(path: Path, flow: str = FLOW) -> int:
     return offset
 
 
-def check_complete(path: Path, transactions: int) -> None:
+def check_complete(path: Path | str, transactions: int) -> None:
     assert check_whole(path) == transactions
     for name in TABLES:
         assert ids_in(path, f"mysql.db1.shop.{name}") == list(range(1, transactions + 1))
     for file in Manifest.open(path).files():
-        verify_file(path, file)
+        verify_file(tree_at(path), file)
 
 
 def test_the_crash_story_names_its_points() -> None:
@@ -89,7 +92,7 @@ def test_killed_at_a_named_point(tmp_path: Path, point: str) -> None:
     code, seen = run(tmp_path, transactions, f"{point}:{PASSES.get(point, 3)}")
     assert code == -signal.SIGKILL
     committed = check_whole(tmp_path)
-    done = PER_COMMIT if point in {"lake.commit_linked", "lake.commit_durable", "lake.checkpoint"} else 0
+    done = PER_COMMIT if point in {"create.named", "lake.commit_durable", "lake.checkpoint"} else 0
     assert committed == seen + done, "a commit is there from the link on"
     assert seen > 0
     assert run(tmp_path, transactions) == (0, transactions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -26,7 +27,8 @@ def open_log(path: Path) -> DirectoryLog:
 
 
 def start_writer(path: Path, batches: int, largest_file_bytes: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, str(WRITER), str(path), str(batches), str(largest_file_bytes)]
+    config = json.dumps({"type": "directory", "path": str(path), "segment_bytes": 300_000})
+    command = [sys.executable, str(WRITER), config, str(batches), str(largest_file_bytes)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

@@ -7,13 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tests.patience import HANG_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,7 @@ class Result:
     err: str
 
 
-def headrace(
-    *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout_s: float = 240
-) -> Result:
+def headrace(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
     """`headrace ARGUMENTS`, waited for."""
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *map(str, arguments)],
@@ -33,7 +32,7 @@ def headrace(
         env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=HANG_S,
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)
@@ -47,11 +46,13 @@ def run_until_idle(flow: Path, env: Mapping[str, str] | None = None) -> Result:
 
 
 @contextmanager
-def running(flow: Path, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """`headrace run FLOW` in a process group of its own; ended with all its children on leaving."""
+def running(
+    flow: Path, verb: str = "run", *options: str, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`headrace run FLOW` (or another verb) in a process group of its own; ended with all its children on leaving."""
     with (flow.parent / "run.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "headrace", "run", str(flow)],
+            [sys.executable, "-m", "headrace", verb, str(flow), *options],
             env={**os.environ, **(env or {})},
             stdout=log,
             stderr=log,
@@ -72,17 +73,17 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    _, left = psutil.wait_procs(workers, timeout=20)
+    _, left = psutil.wait_procs(workers, timeout=HANG_S)
     assert not left, f"processes outlived the run: {left}"
 
 
-def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes], timeout_s: float = 90) -> None:
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes], *, every_s: float = 0.02) -> None:
     """Waits until something has happened, while the process lives."""
-    give_up_at = time.monotonic() + timeout_s
-    while not happened():
+
+    def alive() -> None:
         assert process.poll() is None, f"the run ended by itself with {process.returncode}"
-        assert time.monotonic() < give_up_at, f"it did not happen within {timeout_s} s"
-        time.sleep(0.02)
+
+    wait_until(happened, alive, every_s=every_s)
 
 
 def delivering(flow: Path, process: subprocess.Popen[bytes]) -> bool:
@@ -91,10 +92,13 @@ def delivering(flow: Path, process: subprocess.Popen[bytes]) -> bool:
     return any((run / "progress" / "deliver-db1.json").exists() for run in runs)
 
 
-def sqlite_rows(path: Path, table: str, columns: str) -> list[tuple[object, ...]]:
-    """The live rows of a table in a SQLite target, ordered."""
+def sqlite_rows(path: Path, table: str, columns: str, condition: str = "1") -> list[tuple[object, ...]]:
+    """The live rows of a table in a SQLite target that fulfil a condition, ordered."""
     connection = sqlite3.connect(path)
     try:
-        return sorted(connection.execute(f'SELECT {columns} FROM "{table}" WHERE _is_active_ = 1').fetchall(), key=repr)
+        return sorted(
+            connection.execute(f'SELECT {columns} FROM "{table}" WHERE _is_active_ = 1 AND ({condition})').fetchall(),
+            key=repr,
+        )
     finally:
         connection.close()

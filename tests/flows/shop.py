@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+import threading
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pymysql
+
+from tests.beside import beside
 
 TABLES = {
     "customers": """CREATE TABLE customers (
@@ -95,3 +99,13 @@ class Shop:
     def _execute(self, statement: str, arguments: tuple[object, ...] | None = None) -> None:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, arguments)
+
+
+def traffic(shop: Shop, *, transactions: int, pause_s: float) -> AbstractContextManager[None]:
+    """So many transactions of the shop behind each pause, until the block is left."""
+
+    def work(over: threading.Event) -> None:
+        while not over.wait(pause_s):
+            shop.transact(transactions)
+
+    return beside(work)

@@ -19,8 +19,8 @@ from pymysql.converters import encoders
 from headrace.capture.ddl import Ddl
 from headrace.capture.history import History, NoticeKind
 from headrace.codec.binlog import BinlogReader, Rows, decode_file
-from headrace.sinks.values import from_text
 from headrace.ums.schema import ID, Column, Namespace, TableSchema
+from headrace.ums.values import from_text
 from tests.servers.mariadb import MariaDb
 
 TIME_S, TIME_US = 1772445600, 123456

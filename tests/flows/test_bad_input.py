@@ -62,10 +62,30 @@ def test_wrong_password(binlog_server: BinlogServer, tmp_path: Path, verb: str) 
 def test_missing_grants(binlog_server: BinlogServer, tmp_path: Path) -> None:
     binlog_server.execute("CREATE USER IF NOT EXISTS poor IDENTIFIED BY 'poor'")
     flow = flow_file(tmp_path, live(binlog_server, user="poor", password="poor") + ', tables: ["*.*"]')
+    assert_clear(headrace("capture", flow), 1, "GRANT REPLICATION SLAVE")
+
+
+@pytest.mark.parametrize(
+    ("tls", "told"),
+    [
+        ("{verify: ca}", "certificate verify failed"),
+        ("{ca: ./none.pem}", "there is no file"),
+        ("{ca: ./flow.yaml}", "could not be loaded out of"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_no_outage(mysql: MySql, tmp_path: Path, tls: str, told: str) -> None:
+    flow = flow_file(tmp_path, live(mysql) + f', tls: {tls}, tables: ["*.*"]', more="give_up_after: 600s\n")
     for verb in ("check", "capture"):
-        assert_clear(headrace(verb, flow), 1, "GRANT REPLICATION SLAVE")
+        assert_clear(headrace(verb, flow), 2, told, "`tls`")
 
 
+def test_a_certificate_of_a_known_authority(mysql: MySql, tmp_path: Path) -> None:
+    tls = f'{{ca: "{mysql.data_path / "ca.pem"}", verify: ca}}'
+    flow = flow_file(tmp_path, live(mysql) + f', tls: {tls}, tables: ["*.*"]')
+    assert headrace("check", flow).code == 0
+
+
+@pytest.mark.demand(17)
 def test_server_away(tmp_path: Path) -> None:
     source = f'host: 127.0.0.1, port: {free_port()}, user: a, tables: ["*.*"]'
     flow = flow_file(tmp_path, source, more="give_up_after: 1s\n")
@@ -77,13 +97,8 @@ def test_server_away(tmp_path: Path) -> None:
 def test_statement_format_server_is_refused(tmp_path: Path, kind: type[MariaDb | MySql]) -> None:
     with kind("--binlog-format=STATEMENT", "--binlog-row-metadata=MINIMAL") as server:
         flow = flow_file(tmp_path, live(server) + ', tables: ["*.*"]')
-        for verb in ("check", "capture"):
-            assert_clear(
-                headrace(verb, flow),
-                1,
-                "binlog_format is STATEMENT",
-                "SET GLOBAL binlog_format = 'ROW'",
-            )
+        refused = headrace("capture", flow)
+        assert_clear(refused, 1, "binlog_format is STATEMENT", "SET GLOBAL binlog_format = 'ROW'")
 
 
 @pytest.mark.parametrize("kind", [MariaDb, MySql])

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from headrace.codec.entries import EntryReader
 from headrace.lake.asof import as_of
 from headrace.log.kafka import KafkaLog
-from headrace.ums.change import ChangeBatch, read_block
+from headrace.ums.change import ChangeBatch
 from tests.flows import compare
 from tests.flows.command import headrace, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop
+from tests.patience import HANG_S
 from tests.servers.kafka import Kafka
 from tests.servers.mariadb import MariaDb
 
@@ -51,9 +53,9 @@ def flow(tmp_path: Path, mariadb: MariaDb, kafka: Kafka, database: str, prefix: 
 
 def logged_ids(kafka: Kafka, prefix: str) -> list[tuple[str, int]]:
     log = KafkaLog(KafkaLog.Config(brokers=kafka.brokers, prefix=prefix))
-    found = []
+    found, reader = [], EntryReader()
     for record in log.read("db1", 0, log.spans("db1")[0]):
-        block = read_block(record.entry.value)
+        block = reader.read(record.entry)
         if isinstance(block, ChangeBatch):
             found += [(block.table.namespace.table, id_) for id_ in block.data.column("_ums_id_").to_pylist()]
     log.close()
@@ -99,7 +101,7 @@ def test_a_running_job_stops_well_and_people_can_look_into_its_log(
         mariadb.execute("INSERT INTO t VALUES (3)", database=database)
         wait_for(lambda: delivered(mart) == [("1",), ("2",), ("3",)], process)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=HANG_S) == 0
     said = (flow.parent / "run.log").read_text()
     assert "Traceback" not in said
     assert "ERROR" not in said
@@ -115,3 +117,25 @@ def test_a_running_job_stops_well_and_people_can_look_into_its_log(
     [figures] = [json.loads(line) for line in headrace("log", "stat", flow, "--json").out.splitlines()]
     assert (figures["replicas"], figures["newest"]) == (1, entries[-1]["time"])
     assert "newest entry" in headrace("log", "stat", flow).out
+
+
+def test_a_full_load_is_initial_data(mariadb: MariaDb, kafka: Kafka, database: str, prefix: str, flow: Path) -> None:
+    mariadb.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 300) SELECT n FROM s",
+        database=database,
+    )
+    flow.write_text(
+        flow.read_text().replace("tables:", "start: latest, load: {workers: 1, chunk_rows: 100}, tables:", 1)
+    )
+    run_until_idle(flow)
+    assert sorted(int(str(row[0])) for row in delivered(flow.parent / "mart.db")) == list(range(1, 301))
+    shown = headrace("log", "cat", flow, "db1.load.1", "--format", "ums-dbus").out.splitlines()
+    messages = [json.loads(line) for line in shown]
+    rows = [len(one["payload"]) for one in messages if one["protocol"]["type"] == "data_initial_data"]
+    assert sum(rows) == 300
+    assert max(rows) == 5
+    log = KafkaLog(KafkaLog.Config(brokers=kafka.brokers, prefix=prefix))
+    [span] = log.spans("db1.load.1").values()
+    assert all(record.entry.value.startswith(b"{") for record in log.read("db1.load.1", 0, span))
+    log.close()

@@ -116,7 +116,8 @@ def events(config: MySqlConfig, state: Path, start: Mark | None) -> list[tuple[i
     source = MySqlSource(config, state)
     for event in source.follow(start):
         for batch in event.changes:
-            assert isinstance(batch, ChangeBatch)
+            if not isinstance(batch, ChangeBatch):
+                continue
             columns = [column.to_pylist() for column in batch.data.columns]
             found += [(row[0], row[1:]) for row in zip(*columns, strict=True)]
         if event.caught_up:
@@ -149,6 +150,7 @@ def test_server_and_files_agree_from_every_boundary(server: BinlogServer, databa
             "gtids": end.gtids,
             "server": "",
             "renumbered": 0,
+            "behind_gap": False,
         }
         mark = Mark("db1", position, end.id, end.commit_ts_us)
         named = configuration(database, **recorded, start=f"{end.file}:{end.offset}")

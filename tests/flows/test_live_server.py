@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,15 @@ from headrace.ums.change import ChangeBatch, read_block
 from tests.flows import compare
 from tests.flows.command import headrace, run_until_idle, running, wait_for
 from tests.flows.shop import TABLES, Shop
+from tests.patience import HANG_S
 from tests.servers.binlog_server import BinlogServer
+from tests.servers.cassandra import Cassandra
+from tests.servers.hbase import HBase
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql
 from tests.servers.postgresql import PostgreSql
+from tests.servers.redis import Redis
+from tests.servers.search import OpenSearch
 
 FLOW = """\
 source: {{type: mysql, name: db1, host: "{server.host}", port: {server.port}, user: "{server.user}",
@@ -61,17 +67,42 @@ def logged_changes(directory: Path) -> list[tuple[str, int]]:
 
 
 def test_into_every_target_and_on_from_where_it_stopped(
-    binlog_server: BinlogServer, mariadb: MariaDb, postgresql: PostgreSql, database: str, tmp_path: Path
+    binlog_server: BinlogServer,
+    mariadb: MariaDb,
+    postgresql: PostgreSql,
+    redis: Redis,
+    hbase: HBase,
+    opensearch: OpenSearch,
+    cassandra: Cassandra,
+    database: str,
+    tmp_path: Path,
 ) -> None:
     source = binlog_server.connect(database, autocommit=False)
     shop = Shop(source, seed=1)
     shop.create()
     shop.transact(400)
-    with postgresql.database() as target, mariadb.database() as other:
+    with (
+        postgresql.database() as target,
+        mariadb.database() as other,
+        redis.database() as number,
+        opensearch.prefix() as prefix,
+        cassandra.connect() as session,
+    ):
+        wide = f"shared.{cassandra.prefix()}"
         more = "\n".join(
-            f'  - {{name: {name}, from: "mysql.db1.{database}.*", to: {{type: database, url: "{url}"}}}}'
-            for name, url in (("pg", postgresql.url(target)), ("maria", mariadb.url(other)))
+            f'  - {{name: {name}, from: "mysql.db1.{database}.*", to: {{type: {kind}, url: "{url}"}}}}'
+            for name, kind, url in (
+                ("pg", "database", postgresql.url(target)),
+                ("maria", "database", mariadb.url(other)),
+                ("cache", "redis", redis.url(number)),
+                ("regions", "hbase", hbase.url),
+            )
         )
+        more += f"""
+  - {{name: search, from: "mysql.db1.{database}.*", to: {{type: opensearch, url: "{opensearch.address}", index: "{prefix}{{table}}",
+     records: "{prefix}own"}}}}
+  - {{name: wide, from: "mysql.db1.{database}.*", to: {{type: cassandra, hosts: "{cassandra.address}", keyspace: shared,
+     replication: {{datacenter1: 1}}, table: "{wide.partition(".")[2]}{{table}}"}}}}"""
         flow = write_flow(tmp_path, binlog_server, database, more=more)
         for round_ in range(2):
             run_until_idle(flow)
@@ -83,6 +114,13 @@ def test_into_every_target_and_on_from_where_it_stopped(
                 assert compare.postgresql_rows(postgresql.url(target), table, columns) == expected
                 with mariadb.connect(other) as connection:
                     assert compare.mysql_rows(connection, table, columns) == expected
+                with redis.connect(number) as client:
+                    assert compare.redis_rows(client, f"{database}:{table}:", columns) == expected
+                with closing(hbase.connect()) as client:
+                    assert compare.hbase_rows(client, f"{database}:{table}", columns) == expected
+                with opensearch.connect() as client:
+                    assert compare.opensearch_rows(client, f"{prefix}{table}", columns) == expected
+                assert compare.cassandra_rows(session, f"{wide}{table}", columns) == expected
             if round_ == 0:
                 shop.transact(200)
     changes = logged_changes(tmp_path)
@@ -134,6 +172,7 @@ def test_start_latest_and_start_at_an_offset(binlog_server: BinlogServer, databa
         assert as_of(directory / "lake", f"mysql.db1.{database}.customers").column("name").to_pylist() == ["after"]
 
 
+@pytest.mark.demand(1)
 def test_alters_while_running_and_while_stopped(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
     flow = write_flow(tmp_path, binlog_server, database)
     binlog_server.execute(
@@ -175,6 +214,7 @@ def test_truncate_empties_the_targets_and_history_stays(
     assert as_of(tmp_path / "lake", namespace, id=before).num_rows == 3
 
 
+@pytest.mark.demand(4)
 def test_a_large_transaction_arrives_whole(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
     binlog_server.execute(
         "CREATE TABLE big (id INT PRIMARY KEY, v VARCHAR(100))",
@@ -217,7 +257,7 @@ def test_a_signal_ends_the_run_well_and_the_next_goes_on(
         wait_for((tmp_path / "mart.db").exists, process)
         binlog_server.execute("INSERT INTO t VALUES (3)", database=database)
         process.send_signal(number)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=HANG_S) == 0
     said = (tmp_path / "run.log").read_text()
     assert "Traceback" not in said
     assert "ERROR" not in said

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.codec.entries import EntryWriter
 from headrace.errors import ConfigError
-from headrace.log.base import Entry, Log
+from headrace.log.base import Log, entry_form
 from headrace.log.directory import DirectoryLog
 from headrace.log.kafka import KafkaLog
 from headrace.stream.session import start_session
 from headrace.stream.source import LogDataSource
-from headrace.ums.change import MARK_KEY, ChangeBatch, Mark, read_block
+from headrace.ums.change import ChangeBatch, Mark, read_block
 from headrace.ums.schema import Column, Namespace, TableSchema
 from tests.servers.kafka import Kafka
 
@@ -61,7 +62,8 @@ def append(log: Log, *ids: int) -> None:
     ]
     batch = ChangeBatch(TABLE, pa.RecordBatch.from_pylist(rows, schema=TABLE.arrow_schema()))
     mark = Mark("db1", {}, ids[-1], 0)
-    log.append("db1", 0, [Entry(batch.key(), batch.to_block(), 1000), Entry(MARK_KEY, mark.to_block(), 1000)])
+    writer = EntryWriter(entry_form(log, "db1", 0), "mysql")
+    log.append("db1", 0, [*writer.changes(batch, 1000), writer.mark(mark, 1000)])
 
 
 def ids_in(rows: DataFrame) -> list[int]:

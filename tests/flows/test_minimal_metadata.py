@@ -203,6 +203,11 @@ def test_a_dump_tells_what_the_log_does_not(server: MariaDb, database: str, tmp_
     unnamed = headrace("decode", "binlog", tmp_path / path.name, "--tables", f"{database}.*")
     assert unnamed.code == 0
     assert '"after": {"@1": -294967296, "@2"' in unnamed.out
+    # Masks go by names: what has none cannot be told from what is to be masked.
+    flow.write_text(recorded + ', mask: {"*.t.a": {type: default}}' + rest)
+    refused = headrace("decode", "binlog", "--source", flow)
+    assert (refused.code, refused.out) == (1, "")
+    assert "the log does not say the names of its columns" in refused.err
 
 
 def test_uuid_and_inet_are_known_with_full_metadata_too(mariadb: MariaDb, tmp_path: Path) -> None:

@@ -7,15 +7,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.capture.mysql import MySqlSource
 from headrace.capture.runner import PARTITION
 from headrace.log.base import Span
 from headrace.log.directory import DirectoryLog
 from headrace.ums.change import ChangeBatch, read_block
-from tests.flows.command import headrace
+from tests.flows.command import headrace, wait_for
+from tests.patience import HANG_S, wait_until
 from tests.servers.mariadb import MariaDb
 
 FLOW = """\
@@ -40,12 +45,16 @@ def primary() -> Iterator[MariaDb]:
 def standby(primary: MariaDb) -> Iterator[MariaDb]:
     """A replica of the primary that writes its own binlog, whose files have smaller numbers and other places."""
     with MariaDb("--server-id=12", "--log-slave-updates") as server:
-        server.execute(
-            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}',"
-            f" MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos",
-            "START SLAVE",
-        )
+        replicate(primary, server)
         yield server
+
+
+def replicate(primary: MariaDb, standby: MariaDb) -> None:
+    standby.execute(
+        f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}',"
+        f" MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos",
+        "START SLAVE",
+    )
 
 
 def write_flow(
@@ -68,23 +77,26 @@ def capture(flow: Path) -> list[int]:
 
 def captured(directory: Path) -> list[tuple[int, int]]:
     """(_ums_id_, id) of all rows on the log, in its order."""
+    return [(row["_ums_id_"], row["id"]) for row in rows_of(directory)]
+
+
+def rows_of(directory: Path, table: str = "*") -> list[dict[str, Any]]:
+    """All rows of tables like `table` on the log, in its order."""
     log = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
-    found: list[tuple[int, int]] = []
+    found: list[dict[str, Any]] = []
     for record in log.read("db1", PARTITION, log.spans("db1").get(PARTITION, Span(0, 0))):
         block = read_block(record.entry.value)
-        if isinstance(block, ChangeBatch):
-            columns = (block.data.column(name).to_pylist() for name in ("_ums_id_", "id"))
-            found += zip(*columns, strict=True)
+        if isinstance(block, ChangeBatch) and fnmatchcase(block.table.namespace.table, table):
+            found += block.data.to_pylist()
     log.close()
     return found
 
 
 def wait_for_replica(primary: MariaDb, standby: MariaDb) -> None:
     [(wanted,)] = primary.execute("SELECT @@gtid_binlog_pos")
-    give_up_at = time.monotonic() + 30
-    while standby.execute("SELECT @@gtid_slave_pos") != [(wanted,)]:
-        assert time.monotonic() < give_up_at, standby.execute("SHOW SLAVE STATUS")
-        time.sleep(0.05)
+    wait_until(
+        lambda: standby.execute("SELECT @@gtid_slave_pos") == [(wanted,)], lambda: standby.execute("SHOW SLAVE STATUS")
+    )
 
 
 def test_start_at_a_time(primary: MariaDb, tmp_path: Path) -> None:
@@ -104,6 +116,7 @@ def test_start_behind_a_set_of_gtids(primary: MariaDb, tmp_path: Path) -> None:
     assert capture(write_flow(tmp_path, primary, primary, start=f'"{executed}"')) == [3]
 
 
+@pytest.mark.demand(6)
 def test_another_server_goes_on_at_the_same_transaction(primary: MariaDb, standby: MariaDb, tmp_path: Path) -> None:
     flow = write_flow(tmp_path, primary, standby)
     primary.execute("INSERT INTO shop.t VALUES (1, 1), (2, 1)", "UPDATE shop.t SET v = 2 WHERE id = 1")
@@ -119,6 +132,44 @@ def test_another_server_goes_on_at_the_same_transaction(primary: MariaDb, standb
     assert capture(flow) == [1, 2, 1, 3, 4, 5]
 
 
+def test_heartbeats_written_at_the_primary_come_through_the_standby(
+    primary: MariaDb, standby: MariaDb, tmp_path: Path
+) -> None:
+    config = {
+        "type": "mysql",
+        "name": "db1",
+        "host": standby.host,
+        "port": standby.port,
+        "user": standby.user,
+        "password": standby.password,
+        "tables": ["shop.*"],
+        "heartbeat": {"every": "100ms", "table": "shop.beat", "host": f"{primary.host}:{primary.port}"},
+    }
+    source = MySqlSource(MySqlSource.Config.model_validate(config), tmp_path)
+    [finding] = [
+        one for one in source.check(None) if f"could not write at {primary.host}:{primary.port}" in one.message
+    ]
+    primary.execute(finding.fix[finding.fix.index("CREATE TABLE") : finding.fix.index("; GRANT")])
+    wait_for_replica(primary, standby)
+    standby.execute("SET GLOBAL read_only = 1")
+    stopped_us = 0
+    goes_on_at_us = None
+    with closing(source):
+        for event in source.follow(None):
+            newest_us = max((heartbeat.sent_us for heartbeat in event.heartbeats), default=0)
+            if newest_us and not stopped_us:
+                standby.execute("STOP SLAVE")
+                stopped_us = time.time_ns() // 1000
+            elif goes_on_at_us is None:
+                assert newest_us <= stopped_us or not stopped_us, "it did not come through the standby"
+                if stopped_us and time.time_ns() // 1000 > stopped_us + 500_000:
+                    standby.execute("START SLAVE")
+                    goes_on_at_us = time.time_ns() // 1000
+            elif newest_us > goes_on_at_us:
+                return
+
+
+@pytest.mark.demand(6)
 def test_a_server_that_lacks_transactions_is_not_read(primary: MariaDb, standby: MariaDb, tmp_path: Path) -> None:
     wait_for_replica(primary, standby)
     standby.execute("STOP SLAVE")
@@ -133,6 +184,7 @@ def test_a_server_that_lacks_transactions_is_not_read(primary: MariaDb, standby:
     assert [row for _, row in captured(tmp_path)] == [1]
 
 
+@pytest.mark.demand(6)
 def test_a_server_that_was_reset_is_noticed(primary: MariaDb, tmp_path: Path) -> None:
     flow = write_flow(tmp_path, primary, primary, patience_s=1)
     primary.execute("INSERT INTO shop.t VALUES (1, 1)")
@@ -163,6 +215,7 @@ def test_what_is_whole_before_a_fault_is_captured(primary: MariaDb, tmp_path: Pa
     assert [row for _, row in captured(tmp_path)] == [1, 2]
 
 
+@pytest.mark.demand(6)
 def test_a_server_that_has_all_is_found_behind_one_that_lacks_some(
     primary: MariaDb, standby: MariaDb, tmp_path: Path
 ) -> None:
@@ -176,15 +229,11 @@ def test_a_server_that_has_all_is_found_behind_one_that_lacks_some(
 
 def test_a_replica_that_does_not_log_what_it_replicates_is_refused(primary: MariaDb, tmp_path: Path) -> None:
     with MariaDb("--server-id=13") as silent:
-        silent.execute(
-            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}',"
-            f" MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos",
-            "START SLAVE",
-        )
+        replicate(primary, silent)
         wait_for_replica(primary, silent)
         refused = headrace("check", write_flow(tmp_path, silent, silent))
-    assert refused.code == 1
-    assert "log_slave_updates is OFF" in refused.err
+    assert refused.code == 2
+    assert "log_slave_updates is OFF" in refused.out
 
 
 def test_decoding_does_not_disturb_a_capture(primary: MariaDb, tmp_path: Path) -> None:
@@ -192,20 +241,45 @@ def test_decoding_does_not_disturb_a_capture(primary: MariaDb, tmp_path: Path) -
     flow = write_flow(tmp_path, primary, primary)
     running = subprocess.Popen([sys.executable, "-m", "headrace", "capture", str(flow)])
     try:
-        give_up_at = time.monotonic() + 60
-        while not (tmp_path / "log" / "db1").exists() or not captured(tmp_path):
-            assert time.monotonic() < give_up_at
-            time.sleep(0.1)
+        wait_for(lambda: (tmp_path / "log" / "db1").exists() and captured(tmp_path) != [], running)
         decoded = headrace("decode", "binlog", "--source", flow)
         assert decoded.code == 0, decoded.err
         primary.execute("INSERT INTO shop.t VALUES (2, 1)")
-        while [row for _, row in captured(tmp_path)] != [1, 2]:
-            assert running.poll() is None
-            assert time.monotonic() < give_up_at
-            time.sleep(0.1)
+        wait_for(lambda: [row for _, row in captured(tmp_path)] == [1, 2], running)
     finally:
         running.terminate()
-        assert running.wait(30) == 0
+        assert running.wait(HANG_S) == 0
+
+
+def test_tables_without_a_description_are_told_by_the_server_that_is_left(tmp_path: Path) -> None:
+    """Behind a failover definitions are learned from the other server, at ids that go on: also of a table that came since."""
+    minimal = "--binlog-row-metadata=MINIMAL"
+    with (
+        MariaDb("--server-id=11", minimal) as first,
+        MariaDb("--server-id=12", "--log-slave-updates", minimal) as second,
+    ):
+        first.execute("CREATE DATABASE shop", *["FLUSH BINARY LOGS"] * 3)
+        first.execute("CREATE TABLE shop.t (id INT PRIMARY KEY, name VARCHAR(9) CHARACTER SET latin1)")
+        replicate(first, second)
+        flow = write_flow(tmp_path, first, second, start="latest")
+        wait_for_replica(first, second)
+        assert capture(flow) == []
+        first.execute(
+            "INSERT INTO shop.t VALUES (1, 'näh')", "CREATE TABLE shop.u (id INT PRIMARY KEY, a INT UNSIGNED)"
+        )
+        wait_for_replica(first, second)
+        first.kill9()
+        second.execute(
+            "STOP SLAVE", "INSERT INTO shop.u VALUES (2, 4000000000)", "ALTER TABLE shop.t ADD COLUMN c INT FIRST"
+        )
+        second.execute("INSERT INTO shop.t VALUES (5, 3, 'öd')")
+        assert capture(flow) == [1, 2, 3]
+        rows = [row for table in ("t", "u") for row in rows_of(tmp_path, table)]
+    assert [(row.get("c"), row["id"], row.get("name"), row.get("a")) for row in rows] == [
+        (None, 1, "näh", None),
+        (5, 3, "öd", None),
+        (None, 2, None, 4_000_000_000),
+    ]
 
 
 @pytest.mark.parametrize("start", ["2026-11-21", "5", '"2026-11-21 10:00"', '"binlog.000001:2"', '"0-1-999999"'])

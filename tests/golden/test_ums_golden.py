@@ -40,7 +40,8 @@ def validator() -> Draft202012Validator:
 def messages(dialect: Dialect) -> list[UmsMessage]:
     batch = example()
     writer = UmsWriter(dialect, limits=Limits(2, 1 << 20))
-    written = writer.rows(batch) + writer.rows(ChangeBatch(batch.table, batch.data.slice(2)), Kind.INITIAL)
+    pairs = [*writer.rows(batch), *writer.rows(ChangeBatch(batch.table, batch.data.slice(2)), Kind.INITIAL)]
+    written = [UmsMessage(*pair) for pair in pairs]
     written.append(writer.heartbeat(TABLE.namespace, 103_000012346000, 1_460_377_440_000_000))
     written.append(writer.termination(TABLE.namespace, 1_460_391_814_345_000))
     if dialect is Dialect.HEADRACE:
@@ -155,7 +156,9 @@ def test_a_recorded_log_travels_as_ums(form: str) -> None:
     for namespace, batches in wanted.items():
         there = pa.concat_batches(batch.replace_schema_metadata(None) for batch in batches)
         types = {field.name: field.type for field in there.schema} if form == "ums-dbus" else None
-        (item,) = UmsReader(exact=types).read(messages[namespace])
+        item, *ends = UmsReader(exact=types).read(messages[namespace])
+        assert [end.kind for end in ends if isinstance(end, UmsNotice)] == [Kind.TERMINATION] * len(ends)
+        assert bool(ends) is (_next_version(namespace) in wanted)
         assert isinstance(item, UmsRows)
         back = item.batch.data.replace_schema_metadata(None)
         assert back.drop_columns(left_out).equals(there.drop_columns(left_out)), namespace
@@ -174,16 +177,16 @@ def test_the_documented_types_are_the_real_ones(exact: str, source: str, type_: 
     assert ums_types.exact_name(kind) == exact
     table = TableSchema(Namespace("mysql", "db1", "shop", "t"), (Column("v", kind, source),))
     for dialect, shown in values.items():
-        (message,) = UmsWriter(dialect).rows(one_row(table, json.loads(shown)))
-        parsed: dict[str, Any] = json.loads(message.value)
+        ((_, value),) = UmsWriter(dialect).rows(one_row(table, json.loads(shown)))
+        parsed: dict[str, Any] = json.loads(value)
         assert parsed["schema"]["fields"][-1]["type"] == type_
-        assert message.value.endswith(f",{shown}]}}]}}".encode())
+        assert value.endswith(f",{shown}]}}]}}".encode())
 
 
 def one_row(table: TableSchema, value: object) -> ChangeBatch:
     """A batch with the value, made by the reader from a message of that value."""
-    (message,) = UmsWriter(Dialect.HEADRACE).rows(ChangeBatch(replace(table), _null_row(table)))
-    envelope = json.loads(message.value)
+    ((_, written),) = UmsWriter(Dialect.HEADRACE).rows(ChangeBatch(replace(table), _null_row(table)))
+    envelope = json.loads(written)
     envelope["payload"][0]["tuple"][-1] = value
     (item,) = UmsReader().read([json.dumps(envelope).encode()])
     assert isinstance(item, UmsRows)
@@ -200,3 +203,8 @@ def test_every_type_is_documented() -> None:
     documented = {re.sub(r"\(.*|,.*|\]", "", row[0]) for row in table_of_types()}
     for column in TABLE.columns:
         assert re.sub(r"\(.*|,.*|\]", "", ums_types.exact_name(column.type)) in documented
+
+
+def _next_version(namespace: str) -> str:
+    name = Namespace.parse(namespace)
+    return str(replace(name, version=name.version + 1))

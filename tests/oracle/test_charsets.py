@@ -1,14 +1,17 @@
-"""Every character of every character set that a server knows: the log has it as SELECT answers it."""
+"""Every character of every character set that a server knows: the log has it as SELECT answers it, and so do rows of the table."""
 
 from __future__ import annotations
 
 import itertools
 from contextlib import closing
 
+import pyarrow as pa
 import pymysql
 
+from headrace.capture.select import described, select
 from headrace.codec.binlog import BinlogReader, Rows, decode_file
 from headrace.ums.schema import RAW
+from tests.oracle.test_rows import connected
 from tests.servers.binlog_server import BinlogServer
 
 _UNICODE = ("utf8mb4", "utf8mb3", "ucs2", "utf16", "utf16le", "utf32")
@@ -21,8 +24,10 @@ def test_every_character_of_every_set(binlog_server: BinlogServer) -> None:
             sets = _write_all(cursor)
             answers = {name: _select(cursor, name) for name in sets}
         decoded = _decoded(binlog_server, database)
+        selected = _selected(binlog_server, database, sets)
     assert len(sets) > 35
     for name in sets:
+        assert selected[name] == decoded[name]
         wrong = []
         for code, text in answers[name].items():
             have, raw = decoded[name][code]
@@ -93,12 +98,23 @@ def _decoded(server: BinlogServer, database: str) -> dict[str, dict[bytes, tuple
             for part in decode_file(reader, file, path.name):
                 for rows in part.items:
                     if isinstance(rows, Rows) and rows.table.table not in ("codes", "texts"):
-                        _gather(rows, found.setdefault(rows.table.table, {}))
+                        _gather(rows.data, found.setdefault(rows.table.table, {}))
     return found
 
 
-def _gather(rows: Rows, into: dict[bytes, tuple[str, str | None]]) -> None:
-    columns = [rows.data.column(name).to_pylist() for name in ("code", "t", RAW)]
+def _selected(server: BinlogServer, database: str, sets: list[str]) -> dict[str, dict[bytes, tuple[str, str | None]]]:
+    found: dict[str, dict[bytes, tuple[str, str | None]]] = {name: {} for name in sets}
+    with connected(server) as connection:
+        for name in sets:
+            table = described(connection, "src", database, name)
+            assert table is not None
+            for batch in select(connection, table, batch_rows=10_000, batch_bytes=1 << 20):
+                _gather(batch, found[name])
+    return found
+
+
+def _gather(rows: pa.RecordBatch, into: dict[bytes, tuple[str, str | None]]) -> None:
+    columns = [rows.column(name).to_pylist() for name in ("code", "t", RAW)]
     for code, text, raw in zip(*columns, strict=True):
         into[code] = (text, None if raw is None else raw.split('"')[3])
 
@@ -118,6 +134,11 @@ def test_every_collation_is_known(binlog_server: BinlogServer) -> None:
                 f"INSERT INTO t VALUES ({values})",
                 database=database,
             )
+            with connected(binlog_server) as connection:
+                table = described(connection, "src", database, "t")
+                assert table is not None
+                [batch] = select(connection, table, batch_rows=9, batch_bytes=1 << 20)
+                assert batch.to_pylist() == [dict.fromkeys(some, "x1") | {RAW: None}]
         reader = BinlogReader([f"{database}.*"])
         seen: dict[str, str] = {}
         for path in binlog_server.binlogs():

@@ -136,6 +136,7 @@ print(rows, before, peak_mib())
 """
 
 
+@pytest.mark.demand(4)
 def test_memory_does_not_grow_with_a_payload(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(binlog_events.payload_of_rows(ROWS))
@@ -148,6 +149,7 @@ def test_memory_does_not_grow_with_a_payload(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "compression"), [(ROWS, 0), (2_000_000, binlog_events.NONE)])
 @pytest.mark.parametrize("then", ["nothing", "a cut transaction", "another file"])
+@pytest.mark.demand(4)
 def test_capture_hands_on_a_large_payload_in_parts(tmp_path: Path, rows: int, compression: int, then: str) -> None:
     """Without compression, its event is larger than a chunk of the reader."""
     data = binlog_events.payload_of_rows(rows, compression)

@@ -245,6 +245,40 @@ def test_the_widest_table(before_images: bool) -> None:
     assert decoded.data.column("@4096").to_pylist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.demand(4)
+def test_an_event_whose_rows_would_fill_the_memory_comes_in_parts(broken: bool) -> None:
+    """Two bytes per row in the log, and 40 kB in memory: one of 4,096 columns is there, and each row names those that are not."""
+    count = b"\xfc" + struct.pack("<H", 4096)
+    table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0" + count + b"\x01" * 4096 + b"\0" + bytes(512)
+    rows = b"".join(bytes([0, number % 100]) for number in range(1500)) + b"\0" * broken
+    rows_event = struct.pack("<IHHH", 7, 0, 1, 2) + count + b"\x01" + bytes(511) + rows
+    head = [next(binlog_events.events(LOG)), binlog_events.event(2, binlog_events.BEGIN_BODY)]
+    head.append(binlog_events.event(19, table_map))
+    log = binlog_events.log([*head, binlog_events.event(30, rows_event)])
+    rows_offset = len(binlog_events.log(head))
+    reader = BinlogReader(["*.*"], before_images=True)
+    reader.start(NAME)
+    parts: list[list[int]] = []
+    data: bytes | None = log
+    error: HeadraceError | None = None
+    while data is not None:
+        try:
+            reader.feed(data, size_bytes=1 << 20)
+        except HeadraceError as raised:
+            error = raised
+        data = b"" if reader.in_payload and error is None else None
+        parts.append([])
+        for item in reader.take().items:
+            assert isinstance(item, Rows)
+            parts[-1].extend(item.data.column("@1").to_pylist())
+            assert item.data.column("_ums_offset_").unique().to_pylist() == [rows_offset]
+    assert [value for part in parts for value in part] == [number % 100 for number in range(1500)]
+    assert max(map(len, parts)) < 500
+    assert (error is not None) == broken
+    assert error is None or f"{NAME} at {rows_offset}: table s.t: 2 bytes are needed where 1 are left" in error.message
+
+
 def _sized(value: bytes) -> bytes:
     """Bytes behind their length."""
     return b"\xfc" + len(value).to_bytes(2, "little") + value
@@ -290,13 +324,86 @@ def test_a_connection_begins_at_every_boundary(name: str) -> None:
         assert changes(reader.take().items) == [row for row in rows if str(row[0]) > str(boundary.id)]
 
 
+@pytest.mark.parametrize("moved", [0, 5 << 30])
+@pytest.mark.parametrize("older", [0, 1])
+@pytest.mark.parametrize("name", [NAME, SMALL_NAME])
+def test_a_connection_asked_by_gtid_finds_its_place(name: str, older: int, moved: int) -> None:
+    """Such a server begins at the start of the file, and leaves out what is known: positions there have 32 bits. What MySQL says
+    of its end can name `older` transactions than those before the place: what it sends of these is passed over, but for its name."""
+    rows, found = whole(name), boundaries(name)
+    middle = len(found) // 2
+    boundary, known_to = found[middle], found[middle - older]
+    assert boundary.expanded == known_to.expanded
+    reader = BinlogReader(["*.*"], network=True)
+    place = {"expanded": boundary.expanded, "gtids": known_to.gtids, "commit_ts_us": known_to.commit_ts_us}
+    reader.start(name, boundary.offset + moved, **place)
+    begun = _packets(name, 4, LOGS[name][: _first_transaction(LOGS[name])])
+    known = len(_packet(_rotate(name, 4), 1))
+    stream = begun + _packets(name, known_to.offset, LOGS[name], moved)[known:]
+    assert reader.feed(stream) == len(stream)
+    decoded = reader.take()
+    expected = [row for row in rows if int(str(row[0])) > boundary.id]
+    assert expected
+    assert [int(str(row[0])) - moved for row in changes(decoded.items)] == [row[0] for row in expected]
+    assert decoded.boundary is not None
+    assert decoded.boundary.id > max(row[0] for row in expected if isinstance(row[0], int))
+    assert decoded.boundary.gtids == found[-1].gtids
+
+
+def _first_transaction(log: bytes) -> int:
+    """Where the first event is that names a transaction."""
+    offset = 4
+    while log[offset + 4] not in (33, 34, 162):
+        offset += struct.unpack_from("<I", log, offset + 9)[0]
+    return offset
+
+
+def test_an_update_that_moves_a_row_is_whole_or_not_there() -> None:
+    """The delete that it begins with is not handed out when the insert cannot be decoded."""
+    names = b"\x04\x05\x02id\x01j\x08\x01\0"
+    table_map = struct.pack("<IHH", 7, 0, 1) + b"\x01s\0\x01t\0\x02\x03\xf5\x01\x04\x02" + names
+    fine, broken = b"\x0c\x01a", b"\x7f\x01a"
+
+    def image(id_: int, json: bytes) -> bytes:
+        return b"\0" + struct.pack("<II", id_, len(json)) + json
+
+    def rows(kind: int, bitmaps: bytes, *images: bytes) -> bytes:
+        return binlog_events.event(kind, struct.pack("<IHHH", 7, 0, 1, 2) + b"\x02" + bitmaps + b"".join(images))
+
+    insert = rows(30, b"\x03", image(1, fine), image(2, fine))
+    update = rows(31, b"\x03\x03", image(1, fine), image(3, fine), image(2, fine), image(4, broken))
+    form = next(binlog_events.events(LOG))
+    begin = binlog_events.event(2, binlog_events.BEGIN_BODY)
+    log = binlog_events.log([form, begin, binlog_events.event(19, table_map), insert, update])
+    reader = BinlogReader(["*.*"])
+    reader.start(NAME)
+    with pytest.raises(CorruptError, match=r"s\.t"):
+        reader.feed(log)
+    (decoded,) = reader.take().items
+    assert isinstance(decoded, Rows)
+    ops_and_keys = zip(*(decoded.data.column(name).to_pylist() for name in ("_ums_op_", "id")), strict=True)
+    assert list(ops_and_keys) == [("i", 1), ("i", 2), ("d", 1), ("i", 3)]
+
+
 @cache
 def packets(name: str, start: int = 4) -> bytes:
     """What a server sends for COM_BINLOG_DUMP: an artificial rotate event, the format, then the events, each in a packet."""
-    log = LOGS[name]
-    rotate = struct.pack("<Q", start) + name.encode()
-    header = struct.pack("<IBIIIH", 0, 4, 9, 19 + len(rotate), 0, 0x20)
-    out = bytearray(_packet(header + rotate, 1))
+    return _packets(name, start, LOGS[name])
+
+
+def test_a_log_never_goes_on_where_it_has_been() -> None:
+    body = struct.pack("<Q", 4) + NAME.encode()
+    back = struct.pack("<IBIIIH", 1, 4, 9, 23 + len(body), len(LOG) + 23 + len(body), 0) + body
+    back += zlib.crc32(back).to_bytes(4, "little")
+    reader = BinlogReader(["*.*"], network=True)
+    reader.start(NAME, 4)
+    with pytest.raises(CorruptError, match=f"the log goes on at {NAME} at 4, before this place"):
+        reader.feed(_packets(NAME, 4, LOG) + _packet(back, 1))
+
+
+def _packets(name: str, start: int, log: bytes, moved: int = 0) -> bytes:
+    """`moved`: how much larger positions are than those in the log."""
+    out = bytearray(_packet(_rotate(name, start), 1))
     offset, sequence = start, 2
     if start > 4:
         form = bytearray(log[4 : 4 + struct.unpack_from("<I", log, 13)[0]])
@@ -306,9 +413,17 @@ def packets(name: str, start: int = 4) -> bytes:
         sequence += 1
     while offset < len(log):
         length = struct.unpack_from("<I", log, offset + 9)[0]
-        out += _packet(log[offset : offset + length], sequence)
+        event = bytearray(log[offset : offset + length])
+        struct.pack_into("<I", event, 13, (offset + length + moved) % 2**32)
+        event[-4:] = zlib.crc32(event[:-4]).to_bytes(4, "little")
+        out += _packet(bytes(event), sequence)
         offset, sequence = offset + length, sequence + 1
     return bytes(out)
+
+
+def _rotate(name: str, start: int) -> bytes:
+    body = struct.pack("<Q", start) + name.encode()
+    return struct.pack("<IBIIIH", 0, 4, 9, 19 + len(body), 0, 0x20) + body
 
 
 def _packet(event: bytes, sequence: int) -> bytes:

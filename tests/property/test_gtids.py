@@ -24,6 +24,7 @@ def of(transactions: set[tuple[str, str, int]]) -> GtidSet:
     return GtidSet(as_text(transactions))
 
 
+@pytest.mark.demand(6)
 @given(members, members)
 def test_the_algebra_is_that_of_sets(one: set[tuple[str, str, int]], other: set[tuple[str, str, int]]) -> None:
     assert of(one) | of(other) == of(one | other)

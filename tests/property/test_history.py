@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,8 @@ class Rows:
     table: TableSchema
     defaults: dict[str, str | None]
     """Per column, what the server gave to old rows when it was added."""
+    births: dict[str, int]
+    """Per column, when it was added, under whatever name."""
 
 
 class Server:
@@ -34,6 +37,7 @@ class Server:
     def __init__(self) -> None:
         self.columns = [Column("id", pa.int64(), "bigint"), Column("a", *SMALL)]
         self.defaults: dict[str, str | None] = {"id": None, "a": None}
+        self.births = {"id": 0, "a": 0}
         self.log: list[Rows | Ddl] = [Ddl("shop", "CREATE TABLE t (id BIGINT PRIMARY KEY, a INT)", 1, 0)]
         self.id = 1
 
@@ -42,7 +46,7 @@ class Server:
         if not any(isinstance(entry, Rows) for entry in self.log):
             self.defaults = dict.fromkeys(self.defaults)  # no row is older than these columns
         table = TableSchema(Namespace("mysql", "db1", "shop", "t"), tuple(self.columns), ("id",))
-        self.log.append(Rows(self.id, table, dict(self.defaults)))
+        self.log.append(Rows(self.id, table, dict(self.defaults), dict(self.births)))
 
     def run(self, *clauses: str) -> None:
         self.id += 1
@@ -55,7 +59,7 @@ class Server:
         if dropped is not None:
             clauses.append(f"DROP COLUMN `{dropped}`")
             self.columns = [column for column in self.columns if column.name != dropped]
-            del self.defaults[dropped]
+            del self.defaults[dropped], self.births[dropped]
         absent = [name for name in NAMES if name not in self.defaults]
         added = data.draw(st.sampled_from([None, *absent]))
         if added is not None:
@@ -70,6 +74,7 @@ class Server:
         after = self.columns[at - 1].name
         self.columns.insert(at, Column(name, *kind))
         self.defaults[name] = default
+        self.births[name] = self.id + 1
         form = "NOT NULL" if default == "0" else f"DEFAULT {default or 'NULL'}"
         return f"ADD COLUMN {name} {kind[1]} {form} AFTER {after}"
 
@@ -81,6 +86,7 @@ class Server:
         new = data.draw(st.sampled_from(absent))
         self.columns = [replace(column, name=new) if column.name == old else column for column in self.columns]
         self.defaults[new] = self.defaults.pop(old)
+        self.births[new] = self.births.pop(old)
         self.run(data.draw(st.sampled_from([f"RENAME COLUMN {old} TO {new}", f"CHANGE {old} {new} int"])))
 
     def relax(self, data: st.DataObject) -> None:
@@ -128,22 +134,32 @@ def reloaded(directory: str) -> History:
     return History.load(Path(directory) / "schemas.json", lambda schema, table: True)
 
 
+@pytest.mark.demand(1)
 @given(log=logs())
 def test_versions_and_initial_defaults_are_as_the_model_says(log: list[Rows | Ddl]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         answers = feed(empty(directory), log)
     version, before = -1, None
     defaults: dict[str, str | None] = {}
+    identities: dict[tuple[str, int], str] = {}
     for entry in log:
         if isinstance(entry, Ddl):
             continue
-        if before is None or not before.same_shape(entry.table):
+        if before is None or not before.table.same_shape(entry.table) or before.births != entry.births:
             version, defaults = version + 1, entry.defaults
-        before = entry.table
+        before = entry
         columns = tuple(replace(column, initial_default=defaults[column.name]) for column in entry.table.columns)
-        assert answers[entry.id] == replace(entry.table.with_version(version), columns=columns)
+        answer = answers[entry.id]
+        nameless = tuple(replace(column, born_as="") for column in answer.columns)
+        assert replace(answer, columns=nameless) == replace(entry.table.with_version(version), columns=columns)
+        for column in answer.columns:
+            first_name = "id" if column.name == "id" else ""
+            born = (first_name, entry.births[column.name])
+            assert identities.setdefault(born, column.identity) == column.identity
+    assert len(set(identities.values())) == len(identities), "two columns are taken for one"
 
 
+@pytest.mark.demand(1)
 @given(log=logs(), data=st.data())
 def test_reading_again_from_anywhere_gives_the_same_answers(log: list[Rows | Ddl], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -168,7 +184,7 @@ def test_reading_again_from_anywhere_gives_the_same_answers(log: list[Rows | Ddl
         assert final.tables() == history.tables()
         for entry in log:
             if isinstance(entry, Rows):
-                found = final.at("shop", "t", entry.id)
+                found = final.before("shop", "t", entry.id)
                 assert found is not None
                 assert found.namespace == once[entry.id].namespace
 
@@ -248,6 +264,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.demand(9)
 @given(pieces=st.lists(_PIECES, max_size=25) | st.lists(st.text(max_size=5), max_size=10), prefix=st.booleans())
 def test_no_statement_whatever_its_text_stops_the_capture(pieces: list[str], prefix: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.codec.ums import Limits, MalformedMessage, UmsNotice, UmsReader, UmsRows, UmsWriter
 from headrace.codec.ums_schema import Dialect, Kind
-from headrace.ums.change import ChangeBatch, Clear
+from headrace.ums.change import ChangeBatch, Clear, Mark
 from headrace.ums.schema import COMMIT_TS, RAW, TableSchema
 from tests.ums_tables import TABLE, batches, example
 
@@ -24,7 +24,7 @@ EXACT = {column.name: column.type for column in TABLE.columns}
 
 
 def written(batch: ChangeBatch, dialect: Dialect, limits: Limits | None = None, zone: str = "UTC") -> list[bytes]:
-    return [message.value for message in UmsWriter(dialect, limits=limits, zone=zone).rows(batch)]
+    return [value for _, value in UmsWriter(dialect, limits=limits, zone=zone).rows(batch)]
 
 
 def only(reader: UmsReader, messages: list[bytes]) -> ChangeBatch:
@@ -59,6 +59,17 @@ def test_the_dbus_dialect_loses_only_what_it_has_no_place_for(batch: ChangeBatch
             assert found.data.column(name).equals(batch.data.column(name)), name
 
 
+@given(batches(), st.integers(1, 4), st.sampled_from(["UTC", "Etc/GMT-8"]))
+@settings(max_examples=60, deadline=None)
+def test_the_dbus_dialect_loses_nothing_with_what_others_skip(batch: ChangeBatch, rows: int, zone: str) -> None:
+    if not len(batch):
+        return
+    messages = UmsWriter(Dialect.DBUS, limits=Limits(rows, 1 << 20), zone=zone, whole=True).rows(batch)
+    found = only(UmsReader(), [value for _, value in messages])
+    assert found.table == batch.table
+    assert found.data.equals(batch.data)
+
+
 @given(batches(), st.sets(st.sampled_from([column.name for column in TABLE.columns])))
 @settings(max_examples=50, deadline=None)
 def test_only_wanted_columns_are_read(batch: ChangeBatch, names: set[str]) -> None:
@@ -87,7 +98,7 @@ def test_not_a_number_travels_too() -> None:
 def rows_of(reader: UmsReader, message: bytes) -> int | None:
     """How many rows the message has; None when it is refused, with a place in it."""
     error = None
-    items: list[UmsRows | UmsNotice | Clear] = []
+    items: list[UmsRows | UmsNotice | Clear | Mark] = []
     try:
         items = reader.read([message])
     except MalformedMessage as raised:
@@ -147,6 +158,7 @@ WORDS = [
     *SCHEMA_PARTS, "protocol", "schema", "payload", "tuple", "columns", "ums_id_", "ums_ts_", "ums_op_", "_ums_id_", "_ums_ts_",
     "_ums_op_", "_ums_raw_", "mysql.db1.shop.orders.0.0.0", "a.b.c.d.*.e.f", "long", "string", "decimal", "datetime", "binary",
     "decimal128(10,2)", "decimal256(76,80)", "timestamp[us,Nowhere]", "int8", "1", "-7", "1e400", "2016-04-11 12:23:34.345", "i", "b", "\0",
+    "context", "mark", "clear", "zone", "source", "position", "id", "commit_ts_us", "_ums_commit_ts_", "Asia/Shanghai",
     "data_increment_data", "data_increment_heartbeat", "data_increment_clear", "directive_flow_start", "0000-00-00", "é", "x" * 70,
 ]  # fmt: skip
 
@@ -193,7 +205,10 @@ def test_random_messages(first: int) -> None:
     batch = ChangeBatch(narrow, pa.RecordBatch.from_arrays(data.columns[:9], schema=narrow.arrow_schema()))
     valid = [m for dialect in Dialect for m in written(batch, dialect)]
     writer = UmsWriter(Dialect.HEADRACE)
+    whole = UmsWriter(Dialect.DBUS, whole=True)
     valid += [writer.heartbeat(TABLE.namespace, 1, 2).value, writer.termination(TABLE.namespace, 3).value]
+    valid += [next(whole.rows(batch))[1], whole.clear(Clear(narrow, 1, 2)).value]
+    valid.append(writer.mark(Mark("db1", {"file": "binlog.000001", "offset": 4}, 1, 2), "mysql").value)
     reader = UmsReader()
     found = [rows_of(reader, message(random, valid)) for _ in range(min(PER_TEST, MESSAGES - first))]
     assert None in found

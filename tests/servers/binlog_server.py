@@ -6,7 +6,7 @@ import itertools
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -64,6 +64,11 @@ class BinlogServer(Server):
         try:
             yield name
         finally:
+            # A test that failed may have left a transaction open, for which DROP would wait.
+            users = f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"
+            for (number,) in self.execute(users):
+                with suppress(pymysql.err.Error):  # it has just left by itself
+                    self.execute(f"KILL {number}")
             self.execute(f"DROP DATABASE IF EXISTS {name}")
 
     def connect(self, database: str | None = None, **settings: Any) -> pymysql.Connection[Any]:

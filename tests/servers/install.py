@@ -24,6 +24,11 @@ PACKAGES = {
     "postgres": "postgresql",
     "initdb": "postgresql",
     "debootstrap": "debootstrap",
+    "javac": "default-jdk-headless",
+    "redis-server": "redis-server",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
+    "chromium": "chromium",
 }
 """Program -> the Debian package that brings it."""
 
@@ -76,7 +81,8 @@ def missing_packages() -> list[str]:
 
 def main() -> int:
     try:
-        jars.class_path("kafka")
+        for server in ("cassandra", "derby", "elasticsearch", "h2", "hbase", "hdfs", "kafka", "opensearch", "registry"):
+            jars.class_path(server)
     except jars.JarError as error:
         print(error, file=sys.stderr)
         return 1

@@ -22,9 +22,11 @@ class JarError(Exception):
     """A jar could not be fetched, or is not what the list says."""
 
 
-def class_path(server: str) -> str:
-    """What ``java -cp`` needs to start a server; jars that are not in the cache are fetched."""
-    jars = [line.split() for line in Path(__file__).with_name(f"{server}.jars").read_text().splitlines()]
+def class_path(server: str, lists: Path | None = None) -> str:
+    """What ``java -cp`` needs to start a server; jars that are not in the cache are fetched. `lists`: where the list is, here by default."""
+    jars = [
+        line.split() for line in (lists or Path(__file__).parent).joinpath(f"{server}.jars").read_text().splitlines()
+    ]
     with ThreadPoolExecutor(4) as pool:
         return os.pathsep.join(str(path) for path in pool.map(lambda jar: _cached(*jar), jars))
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.servers import jars
 from tests.servers.install import find_program
 from tests.servers.process import Server, free_port
 
 ADMIN, PASSWORD = "admin", "admin's secret"
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+QUICK_TO_START = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""Options of the JVM: what tests want."""
+STEADY = ("-Xms1G", "-Xmx1G", "-Xmn640m", *QUICK_TO_START[1:])
+"""What is measured: with a small heap the collector stops the broker for 20 ms every two seconds; without C1 alone, compiling takes a core."""
 _OPTIONS = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "INSIDE",
     # Whoever names a topic must have made it: as clusters that care for their data are set up.
@@ -54,11 +55,24 @@ class Kafka(Server):
     """``with Kafka() as broker: AdminClient(broker.client())``; `options` are properties of the broker and win.
 
     With `users` (name -> password) clients must log in by SASL/PLAIN, and may do only what an ACL allows; `ADMIN` may do all.
-    With `tls` the connection is encrypted, under a certificate of its own (`certificate`).
+    With `tls` the connection is encrypted, under a certificate of its own (`certificate`). With `joins` it is one more broker (`node`,
+    from 2) of the cluster of another, which stays the only controller.
     """
 
-    def __init__(self, users: dict[str, str] | None = None, *, tls: bool = False, **options: str) -> None:
+    def __init__(
+        self,
+        users: dict[str, str] | None = None,
+        *,
+        tls: bool = False,
+        joins: Kafka | None = None,
+        node: int = 1,
+        jvm: Sequence[str] = QUICK_TO_START,
+        **options: str,
+    ) -> None:
         super().__init__("kafka")
+        self._jvm = jvm
+        self._joins = joins
+        self._node = node
         self.tls = tls
         self.users = None if users is None else {ADMIN: PASSWORD, **users}
         self.options = {name.replace("_", "."): value for name, value in options.items()}
@@ -67,11 +81,22 @@ class Kafka(Server):
     def brokers(self) -> str:
         return f"{self.host}:{self.port}"
 
+    def leader(self, topic: str) -> int:
+        """The node that leads the first partition of a topic; -1 while none does."""
+        return AdminClient(self.client()).list_topics(topic, timeout=10).topics[topic].partitions[0].leader
+
     def create_topic(self, name: str, **config: str) -> None:
         """A topic of one partition with settings such as ``retention_ms="1000"``."""
         settings = {setting.replace("_", "."): value for setting, value in config.items()}
         admin = AdminClient(self.client())  # a future does not keep its client alive
         admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result()
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Lets a topic have `count` partitions, and waits until that is known."""
+        admin = AdminClient(self.client())
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result()
+        while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < count:
+            time.sleep(0.02)
 
     def delete_topic(self, *names: str) -> None:
         admin = AdminClient(self.client())
@@ -109,13 +134,19 @@ class Kafka(Server):
         return properties
 
     def install(self) -> None:
-        inside = free_port(self.port)
-        controller = free_port(self.port, inside)
-        listeners = {"OUTSIDE": self.port, "INSIDE": inside, "CONTROLLER": controller}
+        listeners = {"OUTSIDE": self.port, "INSIDE": free_port(self.port)}
+        if self._joins is None:
+            self.cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+            controller = listeners["CONTROLLER"] = free_port(*listeners.values())
+            self.voters = f"1@{self.host}:{controller}"
+        else:
+            self.cluster_id, self.voters = self._joins.cluster_id, self._joins.voters
         addresses = {name: f"{name}://{self.host}:{port}" for name, port in listeners.items()}
         properties = {
             **_OPTIONS,
-            "controller.quorum.voters": f"1@{self.host}:{controller}",
+            "node.id": str(self._node),
+            "process.roles": "broker,controller" if self._joins is None else "broker",
+            "controller.quorum.voters": self.voters,
             "listeners": ",".join(addresses.values()),
             "advertised.listeners": f"{addresses['OUTSIDE']},{addresses['INSIDE']}",
             "listener.security.protocol.map": f"OUTSIDE:{self._protocol},INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -126,12 +157,12 @@ class Kafka(Server):
         }
         lines = [f"{name}={value}" for name, value in properties.items()]
         (self.directory / "server.properties").write_text("\n".join([*lines, ""]))
-        cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", "server.properties"]
-        self.run([*_java(), *tool])
+        # In one word: an id may begin with a dash.
+        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id}", "--config", "server.properties"]
+        self.run([*self._java(), *tool])
 
     def command(self) -> list[str]:
-        return [*_java(), "kafka.Kafka", "server.properties"]
+        return [*self._java(), "kafka.Kafka", "server.properties"]
 
     def answers(self) -> bool:
         try:
@@ -159,9 +190,7 @@ class Kafka(Server):
         both.write_text(key.read_text() + self.certificate.read_text())
         return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(both)}
 
-
-@cache
-def _java() -> list[str]:
-    java = shutil.which("java")
-    assert java is not None, "Java 17 or newer must be on the PATH"
-    return [java, *_JVM, "-cp", jars.class_path("kafka")]
+    def _java(self) -> list[str]:
+        java = shutil.which("java")
+        assert java is not None, "Java 17 or newer must be on the PATH"
+        return [java, *self._jvm, "-cp", jars.class_path("kafka")]

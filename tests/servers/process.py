@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
+"""A server in Java that finds its data after a kill takes minutes where much else runs."""
 STOP_TIMEOUT_S = 60.0
 
 
@@ -57,9 +58,13 @@ class Server(ABC):
     def start(self) -> None:
         """Starts the server and returns when it answers."""
         self._process = self.spawn(self.command())
+        self.wait()
+
+    def wait(self) -> None:
+        """Returns when the server answers."""
         give_up_at = time.monotonic() + START_TIMEOUT_S
         while not self.answers():
-            if self._process.poll() is not None:
+            if self._process is not None and self._process.poll() is not None:
                 raise self.failure(f"ended with code {self._process.returncode} while starting")
             if time.monotonic() > give_up_at:
                 raise self.failure(f"did not answer within {START_TIMEOUT_S:.0f} s")
@@ -136,13 +141,14 @@ class Server(ABC):
         """True when a client can log in and ask."""
 
 
-def free_port(*taken: int) -> int:
+def free_port(*taken: int, among: Sequence[int] = ()) -> int:
     """A port that nobody listens on and that is not in `taken`, from below the range that the kernel hands to outgoing connections.
 
-    A port of that range could be taken by some client between our look and the server's start, or during a restart.
+    A port of that range could be taken by some client between our look and the server's start, or during a restart. `among`: the ports
+    that a server can be given, when it does not take any.
     """
-    first = 20000 + os.getpid() * 7 % 10000
-    for port in [*range(first, 32000), *range(20000, first)]:
+    first = 20000 + os.getpid() * 101 % 10000
+    for port in among or [*range(first, 32000), *range(20000, first)]:
         if port in taken:
             continue
         with socket.socket() as probe:
@@ -151,4 +157,4 @@ def free_port(*taken: int) -> int:
             except OSError:
                 continue
             return port
-    raise ServerError("no free port between 20000 and 32000")
+    raise ServerError("no free port")

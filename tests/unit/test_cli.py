@@ -23,3 +23,11 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         decode.stdout.close()
         complaint = decode.stderr.read()
     assert (decode.returncode, complaint) == (0, b"")
+
+
+def test_a_command_without_its_extra_says_which() -> None:
+    """As on a machine where only the core is installed: the import of one package fails."""
+    code = "import sys; sys.modules['argon2'] = None; sys.argv = ['headrace', 'user', '--help']; from headrace.cli.main import main; main()"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert asked.returncode == 2
+    assert asked.stderr.splitlines()[-1] == "  what to do: pip install 'headrace[control]'"

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.capture.ddl import Ddl, read
+from headrace.capture.ddl import Ddl
+from headrace.capture.ddl_statements import read
 from headrace.capture.definition import TableDefinition
 from headrace.capture.definitions import Definitions
 from headrace.capture.dump import learn_from_dump
 from headrace.capture.history import History
+from headrace.capture.tokens import without_literals
 from headrace.errors import ConfigError
 
 
@@ -174,6 +176,23 @@ def test_a_dump_that_tells_nothing_is_refused(tmp_path: Path, text: str, message
     (tmp_path / "dump.sql").write_text(text)
     with pytest.raises(ConfigError, match=message):
         learn_from_dump(tmp_path / "dump.sql", Definitions(everything))
+
+
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("ALTER TABLE t ADD c VARCHAR(9) DEFAULT 'se''cret'", "ALTER TABLE t ADD c VARCHAR(…) DEFAULT …"),
+        ("ALTER TABLE `ab` ADD c INT DEFAULT \"1\" /* secret */, ADD d BIT(3) DEFAULT b'1'", None),
+        ("ALTER TABLE t PARTITION BY RANGE (y) (PARTITION p VALUES LESS THAN (1990)) -- secret", None),
+        (r"ALTER TABLE t ADD c INT DEFAULT 'a\' COMMENT 'secret'", "ALTER TABLE t ADD c INT DEFAULT …"),
+        (r"ALTER TABLE t ADD c TEXT DEFAULT 'a\'secret'", None),
+    ],
+)
+def test_a_statement_is_shown_without_literals(statement: str, shown: str | None) -> None:
+    found = without_literals(statement)
+    assert shown in (None, found)
+    for literal in ("secret", "1990", "FF", '"1"'):
+        assert literal not in found
 
 
 def test_a_dump_of_several_schemas(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -14,9 +15,9 @@ import pytest
 from headrace.errors import ConfigError, DataError
 from headrace.lake.asof import as_of
 from headrace.lake.reshape import initial_value
-from headrace.ums.change import ChangeBatch
+from headrace.ums.change import Cause, ChangeBatch, Clear
 from headrace.ums.schema import Column, TableSchema
-from tests.lake_tables import ID_NAME, ORDERS, changes, land, rows, table, time_of
+from tests.lake_tables import ID_NAME, ORDERS, at, changes, land, open_sink, rows, table, time_of
 
 
 def land_each(path: Path, *batches: ChangeBatch) -> None:
@@ -220,3 +221,15 @@ def test_a_key_of_several_columns_with_awkward_names(tmp_path: Path) -> None:
         ),
     )
     assert rows(as_of(tmp_path, ORDERS)) == [("a", Decimal("1.5"), 3), ("b", Decimal("1.5"), 2)]
+
+
+def test_a_new_table_under_an_old_name_need_not_fit_the_old_one(tmp_path: Path) -> None:
+    old, new = table(("id", pa.int64()), ("name", pa.utf8())), table(("code", pa.utf8()), key=("code",), version=1)
+    with closing(open_sink(tmp_path)) as sink:
+        sink.write(changes(old, (1, "i", 10, "old")))
+        sink.clear(Clear(old, 2, 2_000_000, Cause.CREATED))
+        sink.write(changes(new, (3, "i", "x")))
+        sink.commit(at(1))
+        assert [batch.to_pydict() for batch in sink.scan(new)] == [{"code": ["x"]}]
+    assert rows(as_of(tmp_path, ORDERS)) == [("x",)]
+    assert rows(as_of(tmp_path, ORDERS, id=1)) == [(10, "old")]

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.lake import SHOWN_ROWS, lake
+from headrace.cli.lake import lake
+from headrace.cli.lake_rows import SHOWN_ROWS
 from headrace.errors import ConfigError, StorageError
 from headrace.lake.commit import Manifest
 from tests.lake_tables import ID_NAME, ORDERS, changes, land, table

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.lake.commit import Manifest
 from headrace.lake.layout import ORPHAN_GRACE_S, directory_of, remove_orphans
+from headrace.storage.location import tree_at
 from headrace.ums.schema import Namespace
 from tests.lake_tables import ID_NAME, changes, land, open_sink, parquet_files
 
@@ -38,8 +39,8 @@ def test_only_old_files_that_no_commit_lists_are_removed(tmp_path: Path) -> None
     long_ago = time.time() - ORPHAN_GRACE_S - 60
     for file in (kept, files[0], files[1], files[3]):
         os.utime(file, (long_ago, long_ago))
-    removed = remove_orphans(tmp_path, lambda: Manifest.open(tmp_path).files())
-    assert sorted(removed) == sorted(files[:2])
+    removed = remove_orphans(tree_at(tmp_path), lambda: Manifest.open(tmp_path).known_paths())
+    assert sorted(removed) == sorted(file.relative_to(tmp_path).as_posix() for file in files[:2])
     assert set(kept.parent.iterdir()) == {kept, files[2], files[3]}
 
 

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import DataError
 from headrace.log.base import Entry, Record
 from headrace.log.end import END_BYTES, End
-from headrace.log.record import HEADER, Batch, encode, header_at, is_intact, is_plausible, records
+from headrace.log.record import HEADER, encode, header_at, is_intact, is_plausible, run_at
 
 ENTRIES = [Entry(b"key", b"value", 7), Entry(b"", b"", -1), Entry(b"k", b"x" * 300, 5)]
 
@@ -20,9 +20,22 @@ def test_a_batch_comes_back() -> None:
     )  # fmt: skip
     assert is_plausible(header)
     assert is_intact(header, data, 6)
-    found = list(records(Batch(0, header, data, 6), 0, 99))
-    assert found == [Record(40 + at, entry) for at, entry in enumerate(ENTRIES)]
-    assert list(records(Batch(0, header, data, 6), 41, 42)) == found[1:2]
+    run = run_at(data, 6, 40, 0, 99)
+    assert run == ([Record(40 + at, entry) for at, entry in enumerate(ENTRIES)], len(data), 43, 6, 40)
+    assert run_at(data, 6, 40, 41, 42).records == run.records[1:2]
+
+
+def test_a_run_ends_before_what_is_torn_spoiled_or_not_due() -> None:
+    first, second = (b"".join(encode(ENTRIES, base_offset, 1)) for base_offset in (40, 43))
+    both = first + second
+    assert [record.offset for record in run_at(both, 0, 40, 0, 99).records] == list(range(40, 46))
+    assert [record.offset for record in run_at(both, 0, 40, 44, 45).records] == [44]
+    for stop in range(len(both)):
+        ends = (0, 40) if stop < len(first) else (len(first), 43)
+        assert run_at(both[:stop], 0, 40, 0, 99)[1:3] == ends
+    assert run_at(first + b"".join(encode(ENTRIES, 44, 1)), 0, 40, 0, 99)[1:3] == (len(first), 43)
+    assert run_at(first, 0, 39, 0, 99)[:3] == ([], 0, 39)
+    assert run_at(both, 0, 40, 0, 43)[1:] == (len(first), 43, 0, 40)
 
 
 def test_every_flipped_bit_is_noticed() -> None:
@@ -33,6 +46,7 @@ def test_every_flipped_bit_is_noticed() -> None:
         header = header_at(bytes(spoiled), 0)
         whole = is_plausible(header) and header.length <= len(data)
         assert not (whole and is_intact(header, bytes(spoiled), 0)), f"bit {bit}"
+        assert run_at(bytes(spoiled), 0, 1, 0, 9).next_offset == 1, f"bit {bit}"
 
 
 def test_an_entry_that_does_not_fit_is_named() -> None:

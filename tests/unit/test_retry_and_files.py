@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import CorruptError, FencedError, RetryableError, StorageError
+from headrace.errors import ConfigError, CorruptError, FencedError, RetryableError, StorageError
 from headrace.files import create_file, replace_file
 from headrace.retry import Backoff
 from headrace.stream.ledger import Ended, Ledger
@@ -107,14 +107,22 @@ def test_a_run_directory_carries_errors_figures_and_stops(tmp_path: Path) -> Non
     until = Until(run, 1, 30, clock)
     assert not until.over()
     run.report("capture-db1", {"rows": 3})
-    run.source_is_captured("db1", 17)
+    run.is_captured("db1", 0, 17)
     run.fail("deliver-db1", AWAY)
     assert run.reports() == {"capture-db1": {"rows": 3}}
-    assert run.captured_end("db1") == 17
-    assert run.captured_end("db2") is None
+    assert run.captured_end("db1", 0) == 17
+    assert run.captured_end("db1", 1) is None
     assert str(run.errors()["deliver-db1"]) == str(AWAY)
     clock.now += 1
     assert until.over()
+
+
+def test_an_executor_without_the_state_directory_says_so(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "state" / "runs" / "a")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/state of the run is not on the executor's machine"):
+        run.require()
+    run.create()
+    run.require()
 
 
 def test_an_epoch_is_over_when_its_time_has_passed(tmp_path: Path) -> None:
@@ -126,6 +134,20 @@ def test_an_epoch_is_over_when_its_time_has_passed(tmp_path: Path) -> None:
     assert not until.over()
     clock.now += 0.2
     assert until.over()
+
+
+def test_an_epoch_that_is_over_for_one_task_is_over_for_one_that_began_late(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "a")
+    run.create()
+    clock = Clock()
+    first = Until(run, 7, 30, clock)
+    clock.now += 29
+    late, next_one = Until(run, 7, 30, clock), Until(run, 8, 30, clock)
+    assert not late.over()
+    clock.now += 2
+    assert first.over()
+    assert late.over()
+    assert not next_one.over()
 
 
 def test_only_the_newest_runs_are_kept(tmp_path: Path) -> None:

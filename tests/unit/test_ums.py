@@ -14,7 +14,7 @@ import pytest
 from headrace.codec.ums import Limits, MalformedMessage, UmsNotice, UmsReader, UmsRows, UmsWriter, key_namespace
 from headrace.codec.ums_schema import Dialect, Kind
 from headrace.errors import ConfigError, DataError
-from headrace.ums.change import ChangeBatch, Clear
+from headrace.ums.change import ChangeBatch, Clear, End
 from headrace.ums.schema import SYSTEM_FIELDS, Column, Namespace, TableSchema
 
 NAMESPACE = "mysql.db1.shop.orders.0.0.0"
@@ -37,6 +37,10 @@ def original(fields: dict[str, str], *tuples: list[Any], **schema: object) -> by
             "payload": rows,
         }
     ).encode()
+
+
+def values(writer: UmsWriter, batch: ChangeBatch) -> list[bytes]:
+    return [value for _, value in writer.rows(batch)]
 
 
 def read_rows(*messages: bytes, **options: Any) -> pa.RecordBatch:
@@ -235,30 +239,31 @@ def test_what_is_not_ums_is_refused_with_its_place(message: bytes, reason: str) 
 
 
 def test_messages_are_cut_by_rows_and_bytes() -> None:
-    by_rows = UmsWriter(Dialect.HEADRACE, limits=Limits(4, 1 << 20)).rows(batch(10))
-    assert [len(json.loads(m.value)["payload"]) for m in by_rows] == [4, 4, 2]
-    longest = len(by_rows[-1].value)
-    by_bytes = UmsWriter(Dialect.HEADRACE, limits=Limits(100, longest)).rows(batch(100))
-    sizes = [(len(m.value), len(json.loads(m.value)["payload"])) for m in by_bytes]
+    by_rows = values(UmsWriter(Dialect.HEADRACE, limits=Limits(4, 1 << 20)), batch(10))
+    assert [len(json.loads(value)["payload"]) for value in by_rows] == [4, 4, 2]
+    longest = len(by_rows[-1])
+    by_bytes = values(UmsWriter(Dialect.HEADRACE, limits=Limits(100, longest)), batch(100))
+    sizes = [(len(value), len(json.loads(value)["payload"])) for value in by_bytes]
     assert all(size <= longest or rows == 1 for size, rows in sizes)
-    assert len(by_bytes[0].value) + len(json.dumps(json.loads(by_bytes[1].value)["payload"][0])) > longest
-    assert read_rows(*(m.value for m in by_bytes)).equals(batch(100).data)
-    assert len(UmsWriter(Dialect.HEADRACE, limits=Limits(100, 0)).rows(batch(3))) == 3
-    assert UmsWriter(Dialect.HEADRACE).rows(batch(0)) == []
+    assert len(by_bytes[0]) + len(json.dumps(json.loads(by_bytes[1])["payload"][0])) > longest
+    assert read_rows(*by_bytes).equals(batch(100).data)
+    assert len(values(UmsWriter(Dialect.HEADRACE, limits=Limits(100, 0)), batch(3))) == 3
+    assert values(UmsWriter(Dialect.HEADRACE), batch(0)) == []
 
 
 def test_a_slice_of_a_batch_is_what_it_shows() -> None:
     sliced = ChangeBatch(TABLE, batch(10).data.slice(3, 4))
-    messages = UmsWriter(Dialect.HEADRACE).rows(sliced)
-    assert read_rows(*(m.value for m in messages)).equals(sliced.data)
+    assert read_rows(*values(UmsWriter(Dialect.HEADRACE), sliced)).equals(sliced.data)
 
 
 def test_keys_say_the_namespace() -> None:
-    headrace, dbus = (UmsWriter(dialect, limits=Limits(2, 1 << 20)).rows(batch(3)) for dialect in Dialect)
-    assert [m.key for m in headrace] == [NAMESPACE.encode()] * 2
-    assert dbus[1].key.decode() == f"data_increment_data.{NAMESPACE}.0|db1.wh_placeholder"
-    for message in [*headrace, *dbus]:
-        assert key_namespace(message.key) == NAMESPACE
+    headrace, dbus = (
+        [key for key, _ in UmsWriter(dialect, limits=Limits(2, 1 << 20)).rows(batch(3))] for dialect in Dialect
+    )
+    assert headrace == [NAMESPACE.encode()] * 2
+    assert dbus[1].decode() == f"data_increment_data.{NAMESPACE}.0|db1.wh_placeholder"
+    for key in [*headrace, *dbus]:
+        assert key_namespace(key) == NAMESPACE
     assert key_namespace(b"data_increment_data.kafka.kafka01.topic.user.*.*.*") == "kafka.kafka01.topic.user.*.*.*"
     assert [key_namespace(key) for key in (None, b"", b"~mark", b"data_increment_data.a.b", b"\xff")] == [None] * 5
 
@@ -304,12 +309,20 @@ def test_ids_and_clears_that_dbus_cannot_say_are_refused() -> None:
         data = batch(1).data.set_column(0, SYSTEM_FIELDS[0], ids)
         one = ChangeBatch(TABLE, pa.RecordBatch.from_arrays(data.columns, schema=TABLE.arrow_schema()))
         if fits:
-            assert read_rows(writer.rows(one)[0].value).column(0) == ids
+            assert read_rows(*values(writer, one)).column(0) == ids
         else:
             with pytest.raises(DataError, match="too large an id"):
                 writer.rows(one)
     with pytest.raises(DataError, match="no message for TRUNCATE"):
         writer.clear(Clear(TABLE, 1, 2))
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_the_end_of_a_version_is_its_termination(dialect: Dialect) -> None:
+    message = UmsWriter(dialect).end(End(TABLE, TABLE.with_version(1), 7, 1_460_391_814_345_000))
+    assert UmsReader().read([message.value]) == [
+        UmsNotice(Kind.TERMINATION, TABLE.namespace, None, 1_460_391_814_345_000)
+    ]
 
 
 def test_the_ends_of_nanoseconds_have_no_wall_clock() -> None:
@@ -318,8 +331,7 @@ def test_the_ends_of_nanoseconds_have_no_wall_clock() -> None:
     data = pa.RecordBatch.from_arrays([*batch(1).data.columns[:5], at], schema=table.arrow_schema())
     with pytest.raises(DataError, match="near 2262 has no wall clock in Asia/Shanghai"):
         UmsWriter(Dialect.DBUS, zone="Asia/Shanghai").rows(ChangeBatch(table, data))
-    (message,) = UmsWriter(Dialect.HEADRACE).rows(ChangeBatch(table, data))
-    assert read_rows(message.value).equals(data)
+    assert read_rows(*values(UmsWriter(Dialect.HEADRACE), ChangeBatch(table, data))).equals(data)
 
 
 def test_zones_are_checked() -> None:

@@ -62,7 +62,7 @@ final class DebeziumRows {
         return counted;
     }
 
-    private static Properties settings(String[] arguments) {
+    static Properties settings(String[] arguments) {
         Properties settings = new Properties();
         settings.setProperty("name", "bench");
         settings.setProperty("connector.class", "io.debezium.connector.mysql.MySqlConnector");

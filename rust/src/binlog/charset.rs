@@ -27,7 +27,7 @@ pub enum Charset {
 }
 
 /// Names of character sets, each with one of its collations; of two that are the same here, the one that a name is made of is first.
-const NAMES: [(&str, u64); 33] = [
+const NAMES: [(&str, u64); 42] = [
     ("utf8mb4", 45),
     ("utf8mb3", 33),
     ("utf8", 33),
@@ -61,6 +61,15 @@ const NAMES: [(&str, u64); 33] = [
     ("utf16", 54),
     ("utf16le", 56),
     ("utf32", 60),
+    ("dec8", 3),
+    ("cp850", 4),
+    ("hp8", 6),
+    ("swe7", 10),
+    ("armscii8", 32),
+    ("keybcs2", 37),
+    ("macce", 38),
+    ("cp852", 40),
+    ("geostd8", 92),
 ];
 
 impl Charset {

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, TimeUnit};
 
 use super::addresses::Address;
-use super::cells::Cell;
 use super::charset::Charset;
-use super::cursor::Cursor;
 use super::decimal::Layout;
 use super::event::Family;
 use super::fault::{Fault, Read};
@@ -61,31 +59,29 @@ pub enum Size {
 }
 
 impl Size {
-    /// Takes the value that begins at byte `at` of the event, or the null that takes no bytes; returns where the next one begins,
-    /// which may be behind the event's end. Nulls come as they please, so there is no branch for them, only masks.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "the loop over all values, from three places")]
-    pub fn walk(self, event: &[u8], at: usize, null: bool, cell: &mut Cell) -> Read<usize> {
-        let taken = usize::from(null).wrapping_sub(1);
-        let width = match self {
-            Self::Fixed(bytes) => {
-                let end = at + (bytes & taken);
-                *cell = Cell { start: at | !taken, end };
-                return Ok(end);
+    /// The value at the beginning of `rest`, without the length in front of it; None when not all of it is there.
+    #[inline]
+    pub fn value(self, rest: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Fixed(bytes) => rest.get(..bytes),
+            Self::Prefixed(width) => {
+                let end = width + prefix_of(rest, width)?;
+                rest.get(width..end)
             }
-            Self::Prefixed(width) => width,
-        };
-        let mut rest = Cursor::new(event.get(at..).unwrap_or_default());
-        let length = match width {
-            1 => rest.u8().map(usize::from),
-            2 => rest.u16().map(usize::from),
-            _ => rest.length(width),
-        };
-        let length = if null { 0 } else { length? };
-        let end = at + ((width + length) & taken);
-        *cell = Cell { start: (at + width) | !taken, end };
-        Ok(end)
+        }
     }
+}
+
+/// The little-endian number of `width` bytes, 4 at most, that `rest` begins with; None when it is shorter.
+#[inline]
+pub fn prefix_of(rest: &[u8], width: usize) -> Option<usize> {
+    // Nearly always more follows, and four bytes are read as quickly as one.
+    if let Some(bytes) = rest.first_chunk() {
+        let unused = 32_usize.wrapping_sub(8 * width) & 31;
+        return Some((u32::from_le_bytes(*bytes) << unused >> unused) as usize);
+    }
+    let bytes = rest.get(..width)?;
+    Some(bytes.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)))
 }
 
 /// What a table map says about one column.
@@ -331,7 +327,7 @@ fn coded(name: String, width: usize, charset: Charset) -> Shape {
         let new_lane: NewLane = Box::new(|column| Box::new(Utf8Lane::new(column)));
         return Shape { source_type: name, data_type: DataType::Utf8, size, new_lane };
     }
-    text(name, size, move || t::Coded(charset))
+    text(name, size, move || t::Coded::new(charset))
 }
 
 /// Width of the length in front of strings of at most `max_bytes` bytes.

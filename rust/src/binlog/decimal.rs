@@ -17,8 +17,8 @@ const GROUP_DIGITS: u8 = 9;
 const GROUP_BYTES: [u8; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 /// One more than the largest group of so many digits.
 const GROUP_LIMIT: [u32; 10] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
-/// A u64 holds as many digits and is much quicker than a u128.
-const QUICK_DIGITS: u8 = 18;
+/// A u64 holds as many bytes, and what they hold, 18 digits; it is much quicker than a u128.
+const SHORT_BYTES: usize = 8;
 /// A u128 holds 38 digits; the rest of up to 65 goes before them.
 const LOW_DIGITS: u32 = 38;
 
@@ -31,6 +31,8 @@ pub struct Layout {
     first: Group,
     full: u8,
     last: Group,
+    /// Of all groups.
+    bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +93,13 @@ impl Layout {
         }
         let integer = precision - scale;
         let full = integer / GROUP_DIGITS + scale / GROUP_DIGITS;
-        Ok(Self { precision, scale, first: Group::rest_of(integer), full, last: Group::rest_of(scale) })
+        let (first, last) = (Group::rest_of(integer), Group::rest_of(scale));
+        let bytes = usize::from(first.bytes) + 4 * usize::from(full) + usize::from(last.bytes);
+        Ok(Self { precision, scale, first, full, last, bytes })
     }
 
     pub fn bytes(self) -> usize {
-        usize::from(self.first.bytes) + 4 * usize::from(self.full) + usize::from(self.last.bytes)
+        self.bytes
     }
 
     /// Gives `take` each group with its layout, the highest first; true when the number is negative.
@@ -114,6 +118,31 @@ impl Layout {
         Ok(negative)
     }
 
+    /// The value that eight bytes or fewer begin with, taken as one number; None when a group is beyond its digits.
+    #[inline]
+    fn short(self, stored: [u8; SHORT_BYTES]) -> Option<i64> {
+        // The first bit is that of numbers that are not negative.
+        let number = u64::from_be_bytes(stored) ^ 1 << 63;
+        let negative = number >> 63 == 1;
+        let mut left = (if negative { !number } else { number }) >> (8 * (SHORT_BYTES - self.bytes));
+        let (mut size, mut unit) = (0_u64, 1_u64);
+        let mut take = |bits: u32, limit: u32| {
+            let value = left & ((1 << bits) - 1);
+            left >>= bits;
+            // Wraps only when a group is beyond its digits, and then it does not count.
+            size = value.wrapping_mul(unit).wrapping_add(size);
+            unit = unit.wrapping_mul(u64::from(limit));
+            value < u64::from(limit)
+        };
+        let mut whole = take(8 * u32::from(self.last.bytes), self.last.limit);
+        for _ in 0..self.full {
+            whole &= take(32, Group::FULL.limit);
+        }
+        whole &= take(8 * u32::from(self.first.bytes), self.first.limit);
+        let size = i64::try_from(size).ok().filter(|_| whole)?;
+        Some(if negative { -size } else { size })
+    }
+
     fn read_digits(self, cursor: &mut Cursor<'_>) -> Read<(bool, Digits)> {
         let mut digits = Digits::default();
         let negative = self.read(cursor, |value, group| digits.push(value, group))?;
@@ -123,10 +152,10 @@ impl Layout {
     /// The unscaled value, for precisions up to 38.
     #[inline]
     pub fn read_i128(self, cursor: &mut Cursor<'_>) -> Read<i128> {
-        if self.precision <= QUICK_DIGITS {
-            let mut size = 0_i64;
-            let negative = self.read(cursor, |value, group| size = size * i64::from(group.limit) + i64::from(value))?;
-            return Ok(i128::from(if negative { -size } else { size }));
+        let short = { *cursor }.rest().first_chunk().filter(|_| self.bytes <= SHORT_BYTES);
+        if let Some(value) = short.and_then(|stored| self.short(*stored)) {
+            cursor.skip(self.bytes)?;
+            return Ok(i128::from(value));
         }
         let mut size = 0_i128;
         let negative = self.read(cursor, |value, group| size = size * i128::from(group.limit) + i128::from(value))?;
@@ -194,6 +223,26 @@ mod tests {
         assert_eq!(read(14, 4, &bytes, Layout::read_i128), Some(12_345_678_901_234));
         assert_eq!(read(14, 4, &negative, Layout::read_i128), Some(-12_345_678_901_234));
         assert_eq!(read(14, 4, &negative, Layout::read_text).as_deref(), Some("-1234567890.1234"));
+    }
+
+    #[test]
+    fn short_ones_are_read_alike_with_and_without_more_behind_them() {
+        for (precision, scale, stored, value) in [
+            (6, 2, &[0x84, 0xd2, 0x38][..], Some(123_456)),
+            (6, 2, &[0x7b, 0x2d, 0xc7], Some(-123_456)),
+            (2, 2, &[0xe3], Some(99)),
+            (18, 9, &[0xbb, 0x9a, 0xc9, 0xff, 0x3b, 0x9a, 0xc9, 0xff], Some(999_999_999_999_999_999)),
+            (18, 9, &[0x44, 0x65, 0x36, 0x00, 0xc4, 0x65, 0x36, 0x00], Some(-999_999_999_999_999_999)),
+            (6, 2, &[0x84, 0xd2, 0x64], None),
+            (6, 2, &[0xa7, 0x10, 0x00], None),
+            (18, 9, &[0xbb, 0x9a, 0xca, 0x00, 0, 0, 0, 0], None),
+        ] {
+            assert_eq!(read(precision, scale, stored, Layout::read_i128), value);
+            let more = [stored, &[0xff; 8]].concat();
+            let mut cursor = Cursor::new(&more);
+            let found = Layout::new(precision, scale).and_then(|layout| layout.read_i128(&mut cursor)).ok();
+            assert_eq!((found, found.map(|_| cursor.left())), (value, value.map(|_| 8)));
+        }
     }
 
     #[test]

@@ -1,21 +1,20 @@
 //! The decoder: bytes of a log in, batches and transaction boundaries out. No connection, no clock, no files.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::compressed::Compressed;
 use super::cursor::Cursor;
 use super::definition::Definition;
 use super::event::{self, Family, Format, Header, Opening, Query, Rotate, kind};
-use super::fault::{Fault, Read};
-use super::frame;
+use super::fault::{Fault, Read, RowPlace};
+use super::frame::{self, Frame};
 use super::gtid::{Gtid, GtidSet};
 use super::include::Include;
 use super::payload::Payload;
 use super::pending::{Ddl, Item, Pending};
 use super::place::Place;
 use super::refusals;
-use super::rows::{Layout, Rows, Stamp};
+use super::row_event::{Layout, Rows, RowsLeft, Stamp};
 use super::statement::{self, Statement};
 use super::table_map::Table;
 use super::tables::Tables;
@@ -73,14 +72,17 @@ pub struct Decoder {
     tables: Tables,
     network: bool,
     place: Place,
-    /// Where decoding started. A server that is asked by GTIDs begins at the start of that file, and sends nothing that is known;
-    /// no boundary before this place is handed out.
+    /// Where decoding started. A server that is asked by GTIDs begins at the start of that file, and sends nothing that it counted as
+    /// executed when it told the place. `MySQL` counts a transaction a moment after it has logged it, so the newest before this place may
+    /// come all the same: of those only the names are taken, and no boundary is handed out.
     started: Place,
     expects_magic: bool,
     format: Option<Format>,
     transaction: Transaction,
     /// The compressed transaction whose events are coming out; `place` stays where its event begins.
     payload: Option<Payload>,
+    /// The row event that is taken in parts.
+    rows_left: Option<RowsLeft>,
     commit_ts_us: i64,
     skip_until_us: i64,
     /// All transactions so far; None until the start or the log tells which came before.
@@ -103,6 +105,7 @@ impl Decoder {
             format: None,
             transaction: Transaction::default(),
             payload: None,
+            rows_left: None,
             commit_ts_us: i64::MIN,
             skip_until_us: i64::MIN,
             executed: None,
@@ -124,6 +127,7 @@ impl Decoder {
         self.tables.forget_ids();
         self.transaction = Transaction::default();
         self.payload = None;
+        self.rows_left = None;
         self.commit_ts_us = before.commit_ts_us;
         self.skip_until_us = before.skip_until_us;
         self.complete = None;
@@ -141,8 +145,7 @@ impl Decoder {
             let place = format!("{} at {}", self.place.file, head.len() - cursor.left());
             let rest = cursor.rest();
             let Some(frame) = frame::in_file(rest).map_err(|fault| fault.at(&place))? else { break };
-            let header = Header::read(&frame.event).map_err(|fault| fault.at(&place))?;
-            match header.kind {
+            match frame.header.kind {
                 kind::FORMAT_DESCRIPTION => {
                     self.format = Some(Format::read(&frame.event, false).map_err(|fault| fault.at(&place))?);
                 }
@@ -166,7 +169,7 @@ impl Decoder {
         self.incomplete_at = None;
         let mut used = 0;
         let result = self.feed_until(data, stop, &mut used);
-        if let Some(fault) = Fault::first(result.err().into_iter().chain(self.pending.carry().err())) {
+        if let Some(fault) = Fault::first(result.err().into_iter().chain(self.pending.carry(data).err())) {
             let mut place = self.place.clone();
             if let Some(row) = fault.row() {
                 // More has been taken since, which must neither be handed out nor counted as complete.
@@ -183,8 +186,12 @@ impl Decoder {
 
     fn feed_until(&mut self, data: &[u8], stop: Stop, used: &mut usize) -> Read<()> {
         loop {
-            if let Some(payload) = self.payload.take() {
-                self.take_inner_event(payload)?;
+            if self.in_payload() {
+                if let Some(left) = self.rows_left.take() {
+                    self.take_rows_left(left, data)?;
+                } else if let Some(payload) = self.payload.take() {
+                    self.take_inner_event(payload, data)?;
+                }
                 if self.is_enough(stop) {
                     break;
                 }
@@ -206,8 +213,9 @@ impl Decoder {
                 }
                 break;
             };
-            self.take_event(frame.event)?;
-            *used += frame.used;
+            let frame_bytes = frame.used;
+            self.take_event(frame, data)?;
+            *used += frame_bytes;
             if self.is_enough(stop) {
                 break;
             }
@@ -224,8 +232,7 @@ impl Decoder {
             && (self.at_boundary() || rows >= stop.rows.max(WITHIN.rows) || bytes >= stop.bytes.max(WITHIN.bytes))
     }
 
-    fn take_event(&mut self, event: Cow<'_, [u8]>) -> Read<()> {
-        let header = Header::read(&event)?;
+    fn take_event(&mut self, Frame { header, event, .. }: Frame<'_>, fed: &[u8]) -> Read<()> {
         let length = event.len() as u64;
         let end = if !self.network {
             let end = self.place.offset + length;
@@ -241,7 +248,13 @@ impl Decoder {
         } else if matches!(header.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2) {
             self.place.extend(header.end)
         } else {
-            let end = self.place.extend(header.end);
+            let end = if header.opens_transaction() && self.place.is_before(&self.started) {
+                // The server left out what is known, perhaps more than 4 GiB. The first that it sends follows where decoding
+                // started, or stands just before.
+                self.started.nearest(header.end)
+            } else {
+                self.place.extend(header.end)
+            };
             // What lies between was left out by the server.
             self.place.offset = end.checked_sub(length).ok_or_else(|| Fault::corrupt("an event before its file"))?;
             end
@@ -252,10 +265,10 @@ impl Decoder {
             self.payload = Some(Payload::open(event, body_end, &self.place, end)?);
             return Ok(());
         }
-        let next = self.dispatch(&header, &event, body, self.place.offset)?;
+        let next = self.dispatch(&header, &event, body, self.place.offset, fed)?;
         match next {
             Some(next) => {
-                self.pending.enter(next.file.clone())?;
+                self.pending.enter(next.file.clone(), fed)?;
                 self.place = next;
             }
             None => self.place.offset = end,
@@ -265,7 +278,7 @@ impl Decoder {
     }
 
     /// Takes one event out of a compressed transaction; behind the last one, its place is passed.
-    fn take_inner_event(&mut self, mut payload: Payload) -> Read<()> {
+    fn take_inner_event(&mut self, mut payload: Payload, fed: &[u8]) -> Read<()> {
         let Some((event, at)) = payload.next()? else {
             self.place.offset = payload.end;
             self.place.expanded += payload.added;
@@ -273,13 +286,13 @@ impl Decoder {
             return Ok(());
         };
         let body = event.get(event::HEADER_BYTES..).unwrap_or_default();
-        self.dispatch(&Header::read(event)?, event, body, at)?;
+        self.dispatch(&Header::read(event)?, event, body, at, fed)?;
         self.payload = Some(payload);
         Ok(())
     }
 
     fn note_complete(&mut self) {
-        if !self.transaction.open && !self.place.is_before(&self.started) {
+        if !self.transaction.open && !self.place.precedes(&self.started) {
             self.complete = Some(self.place.clone());
         }
     }
@@ -299,11 +312,11 @@ impl Decoder {
         }
     }
 
-    /// Does what the event says, whose ids count from `at`; returns the place that follows it when that is in another file.
-    fn dispatch(&mut self, header: &Header, event: &[u8], body: &[u8], at: u64) -> Read<Option<Place>> {
+    /// Does what the event says, whose ids count from `at` and which is one of those `fed` or comes out of one; returns the place that follows it when that is in another file.
+    fn dispatch(&mut self, header: &Header, event: &[u8], body: &[u8], at: u64, fed: &[u8]) -> Read<Option<Place>> {
         let cursor = Cursor::new(body);
         if let Some(layout) = Layout::of(header.kind) {
-            self.rows(header, &Rows::read(cursor, layout)?, event::HEADER_BYTES + body.len(), at)?;
+            self.rows(header, &Rows::read(cursor, layout)?, event::HEADER_BYTES + body.len(), at, fed)?;
             return Ok(None);
         }
         match header.kind {
@@ -311,7 +324,8 @@ impl Decoder {
                 let family = self.format.map_or(Family::MySql, |format| format.family);
                 self.tables.take_map(cursor, family)?;
             }
-            kind::QUERY => self.query(header, &Query::read(cursor)?, at)?,
+            kind::QUERY if Query::is_begin(cursor)? => self.begin(header),
+            kind::QUERY => self.query(header, &Query::read(cursor)?, at, fed)?,
             kind::XID | kind::XA_PREPARE => self.end_transaction(),
             kind::GTID => self.open_transaction(Opening::mysql(cursor, false)?)?,
             kind::ANONYMOUS_GTID => self.open_transaction(Opening::mysql(cursor, true)?)?,
@@ -324,22 +338,28 @@ impl Decoder {
                 self.tables.forget_ids();
                 self.format = Some(Format::read(event, self.network)?);
             }
-            kind::ROTATE if self.network => {
-                let rotate = Rotate::read(cursor)?;
-                return self.place.in_file(&rotate.file, rotate.offset).map(Some);
-            }
-            kind if Compressed::is(kind) => self.compressed(header, &Compressed::read(kind, body)?)?,
+            kind::ROTATE if self.network => return self.rotated(header, &Rotate::read(cursor)?).map(Some),
+            kind if Compressed::is(kind) => self.compressed(header, &Compressed::read(kind, body)?, fed)?,
             _ => refusals::check_harmless(header, self.network)?,
         }
         Ok(None)
     }
 
+    /// Where the log goes on. A server begins with an artificial event, which can lead to a place before the one asked for.
+    fn rotated(&self, header: &Header, rotate: &Rotate) -> Read<Place> {
+        let next = self.place.in_file(&rotate.file, rotate.offset)?;
+        if !header.is_artificial() && next.id(next.offset)? < self.place.id(self.place.offset)? {
+            return Err(Fault::corrupt(format!("the log goes on at {next}, before this place")));
+        }
+        Ok(next)
+    }
+
     /// Does what the event says when it is unpacked; rows that nobody wants are not.
-    fn compressed(&mut self, header: &Header, packed: &Compressed<'_>) -> Read<()> {
+    fn compressed(&mut self, header: &Header, packed: &Compressed<'_>, fed: &[u8]) -> Read<()> {
         let at = self.place.offset;
         let rows = Layout::of(packed.kind).map(|layout| Rows::read(Cursor::new(packed.front), layout)).transpose()?;
         if rows.map_or(Ok(true), |rows| self.tables.wants_rows(rows.table_id))? {
-            self.dispatch(&header.with_kind(packed.kind), &[], &packed.unpack()?, at)?;
+            self.dispatch(&header.with_kind(packed.kind), &[], &packed.unpack()?, at, fed)?;
         } else {
             self.require_transaction()?;
         }
@@ -402,13 +422,13 @@ impl Decoder {
         self.transaction.commit_ts_us.get_or_insert(header.ts_us());
     }
 
-    fn query(&mut self, header: &Header, query: &Query, at: u64) -> Read<()> {
+    fn query(&mut self, header: &Header, query: &Query, at: u64, fed: &[u8]) -> Read<()> {
         let Some(statement) = statement::classify(&query.sql) else { return Ok(()) };
         match statement {
             Statement::Begin | Statement::XaStart => self.begin(header),
             Statement::Alone => self.end_statement(),
             Statement::Ddl => {
-                self.add_ddl(header, query, at)?;
+                self.add_ddl(header, query, at, fed)?;
                 self.end_statement();
             }
             Statement::Rollback | Statement::RollbackTo if self.transaction.rows => return Err(refusals::rolled_back()),
@@ -423,7 +443,10 @@ impl Decoder {
         Ok(())
     }
 
-    fn add_ddl(&mut self, header: &Header, query: &Query, at: u64) -> Read<()> {
+    fn add_ddl(&mut self, header: &Header, query: &Query, at: u64, fed: &[u8]) -> Read<()> {
+        if self.place.precedes(&self.started) {
+            return Ok(());
+        }
         let ddl = Ddl {
             schema: query.schema.clone(),
             sql: query.sql.clone(),
@@ -436,7 +459,7 @@ impl Decoder {
             server_charset: query.server_charset,
         };
         self.advance_commit_ts(header);
-        self.pending.add_ddl(ddl)
+        self.pending.add_ddl(ddl, fed)
     }
 
     /// Once a transaction is young enough, all that follow are taken, whatever the servers' clocks do.
@@ -454,9 +477,9 @@ impl Decoder {
         self.commit_ts_us = self.commit_ts_us.max(commit_ts_us);
     }
 
-    fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize, at: u64) -> Read<()> {
+    fn rows(&mut self, header: &Header, rows: &Rows<'_>, event_bytes: usize, at: u64, fed: &[u8]) -> Read<()> {
         self.require_transaction()?;
-        if !self.tables.wants_rows(rows.table_id)? || self.is_too_old(header) {
+        if !self.tables.wants_rows(rows.table_id)? || self.place.precedes(&self.started) || self.is_too_old(header) {
             return Ok(());
         }
         self.advance_commit_ts(header);
@@ -470,12 +493,34 @@ impl Decoder {
         self.place.id(at + event_bytes as u64)?;
         let Some(target) = self.tables.target(rows.table_id) else { return Ok(()) };
         self.transaction.rows = true;
-        self.pending.add(&target, rows, &stamp)
+        if let Some(taken) = self.pending.add(&target, rows, &stamp, fed)? {
+            self.rows_left = Some(RowsLeft::of(rows, target.index, stamp, taken));
+        }
+        Ok(())
+    }
+
+    /// Goes on with an event whose place has been passed.
+    fn take_rows_left(&mut self, mut left: RowsLeft, fed: &[u8]) -> Read<()> {
+        let Some(target) = self.tables.target_at(left.table) else { return Ok(()) };
+        let event_offset = u64::try_from(left.stamp.event_offset).unwrap_or(0);
+        // Its own bytes are those fed until its rows are carried, so that no other rows may wait for it.
+        self.pending.carry(fed)?;
+        let taken = self.pending.add(&target, &left.rows(), &left.stamp, left.body());
+        let carried = self.pending.carry(left.body());
+        let taken = taken.and_then(|taken| carried.map(|()| taken)).map_err(|fault| {
+            let broken = fault.row().unwrap_or(RowPlace { id: i64::MAX, event_offset });
+            fault.of_row(broken)
+        })?;
+        if let Some(taken) = taken {
+            left.taken = taken;
+            self.rows_left = Some(left);
+        }
+        Ok(())
     }
 
     pub fn take(&mut self) -> Read<(Vec<Item>, Option<Boundary>)> {
         let items = self.pending.take()?;
-        let complete = self.complete.take().filter(|_| !self.transaction.rows && self.payload.is_none());
+        let complete = self.complete.take().filter(|_| !self.transaction.rows && !self.in_payload());
         Ok((items, complete.map(|place| self.boundary(place)).transpose()?))
     }
 
@@ -494,7 +539,7 @@ impl Decoder {
         if let Some(fault) = &self.failed {
             return Err(fault.clone());
         }
-        if self.incomplete_at.is_some() || self.expects_magic || self.payload.is_some() {
+        if self.incomplete_at.is_some() || self.expects_magic || self.in_payload() {
             return Err(Fault::corrupt("the file ends in the middle of an event").at(&self.place));
         }
         if self.transaction.rows {
@@ -512,11 +557,12 @@ impl Decoder {
     }
 
     pub fn at_boundary(&self) -> bool {
-        !self.transaction.open && self.payload.is_none()
+        !self.transaction.open && !self.in_payload()
     }
 
+    /// An event has been taken from the bytes fed, and not all that is in it has come out.
     pub fn in_payload(&self) -> bool {
-        self.payload.is_some()
+        self.payload.is_some() || self.rows_left.is_some()
     }
 
     /// The newest that was decoded and not taken is a statement.

@@ -16,21 +16,21 @@ const FIX: &str = "give a dump of the tables' definitions (mysqldump --no-data) 
 
 #[derive(FromPyObject)]
 pub struct DefinedColumn {
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The type's name in lower case without synonyms, arguments and sign: `int`, `varchar`, `mediumtext`, `inet6`.
-    pub(super) kind: String,
-    pub(super) unsigned: bool,
+    pub(crate) kind: String,
+    pub(crate) unsigned: bool,
     /// The name of the character set of a character column; None: not known.
-    pub(super) charset: Option<String>,
+    pub(crate) charset: Option<String>,
     /// Of ENUM and SET.
-    pub(super) labels: Vec<String>,
+    pub(crate) labels: Vec<String>,
 }
 
 #[derive(FromPyObject)]
 pub struct Definition {
-    pub(super) columns: Vec<DefinedColumn>,
+    pub(crate) columns: Vec<DefinedColumn>,
     /// The columns of the primary key, then of the other unique keys, in the order in which the server looks at them.
-    pub(super) keys: Vec<Vec<String>>,
+    pub(crate) keys: Vec<Vec<String>>,
 }
 
 /// The error for a table whose columns nobody names.
@@ -94,7 +94,7 @@ impl DefinedColumn {
         Address::named(&self.kind)
     }
 
-    fn complete(&self, traits: &mut Traits) -> Read<()> {
+    pub(crate) fn complete(&self, traits: &mut Traits) -> Read<()> {
         if traits.is_numeric() {
             traits.unsigned = self.unsigned;
         }

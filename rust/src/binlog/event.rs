@@ -75,8 +75,11 @@ pub struct Header {
 }
 
 impl Header {
+    #[inline]
     pub fn read(bytes: &[u8]) -> Read<Self> {
-        let mut cursor = Cursor::new(bytes);
+        // Checked once for all fields: every event begins here.
+        let head = Cursor::new(bytes).array::<HEADER_BYTES>()?;
+        let mut cursor = Cursor::new(&head);
         let (seconds, kind, server_id) = (cursor.u32()?, cursor.u8()?, cursor.u32()?);
         let length =
             usize::try_from(cursor.u32()?).map_err(|_| Fault::corrupt("an event too long for this machine"))?;
@@ -89,6 +92,11 @@ impl Header {
     /// Made by the server for this connection, not in its file.
     pub fn is_artificial(&self) -> bool {
         self.flags & ARTIFICIAL_FLAG != 0 || (self.kind == kind::ROTATE && self.seconds == 0) || self.end == 0
+    }
+
+    /// Names the transaction whose events follow.
+    pub fn opens_transaction(&self) -> bool {
+        matches!(self.kind, kind::GTID | kind::ANONYMOUS_GTID | kind::GTID_TAGGED | kind::MARIADB_GTID)
     }
 
     pub fn is_ignorable(&self) -> bool {
@@ -202,6 +210,16 @@ pub struct Query {
 }
 
 impl Query {
+    /// Whether the statement is the BEGIN that the server writes before the rows of each transaction.
+    pub fn is_begin(mut body: Cursor<'_>) -> Read<bool> {
+        body.skip(8)?;
+        let schema_bytes = usize::from(body.u8()?);
+        body.skip(2)?;
+        let status_bytes = usize::from(body.u16()?);
+        body.skip(status_bytes + schema_bytes + 1)?;
+        Ok(body.rest() == b"BEGIN")
+    }
+
     pub fn read(mut body: Cursor<'_>) -> Read<Self> {
         body.skip(8)?;
         let schema_bytes = usize::from(body.u8()?);

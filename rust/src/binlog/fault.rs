@@ -68,6 +68,15 @@ impl Fault {
         self
     }
 
+    /// The same fault with another fix, when bytes are damaged: that of the log is to fetch its file again.
+    #[must_use]
+    pub fn with_fix_of_damage(mut self, fix: &str) -> Self {
+        if self.0.blame == Blame::Corrupt {
+            fix.clone_into(&mut self.0.fix);
+        }
+        self
+    }
+
     /// The same fault, found in a row that was taken before the event under way.
     #[must_use]
     pub fn of_row(mut self, row: RowPlace) -> Self {

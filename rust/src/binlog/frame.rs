@@ -16,6 +16,7 @@ const PACKET_HEADER_BYTES: usize = 4;
 
 /// An event and how many bytes of input it took.
 pub struct Frame<'a> {
+    pub header: Header,
     pub event: Cow<'a, [u8]>,
     pub used: usize,
 }
@@ -25,23 +26,22 @@ pub fn in_file(data: &[u8]) -> Read<Option<Frame<'_>>> {
     if data.len() < super::event::HEADER_BYTES {
         return Ok(None);
     }
-    let used = Header::read(data)?.length;
-    Ok(data.get(..used).map(|event| Frame { event: Cow::Borrowed(event), used }))
+    let header = Header::read(data)?;
+    let used = header.length;
+    Ok(data.get(..used).map(|event| Frame { header, event: Cow::Borrowed(event), used }))
 }
 
 /// As `in_file`, for the packets of a connection. The packets of a large event are joined, which copies them.
 pub fn in_packets(data: &[u8]) -> Read<Option<Frame<'_>>> {
     let mut cursor = Cursor::new(data);
-    let mut parts = Vec::new();
-    loop {
-        let Some((part, goes_on)) = packet(&mut cursor) else { return Ok(None) };
-        parts.push(part);
-        if !goes_on {
-            break;
-        }
+    let Some((first, mut goes_on)) = packet(&mut cursor) else { return Ok(None) };
+    let mut more = Vec::new();
+    while goes_on {
+        let Some((part, further)) = packet(&mut cursor) else { return Ok(None) };
+        more.push(part);
+        goes_on = further;
     }
     let used = data.len() - cursor.left();
-    let first = parts.first().copied().unwrap_or_default();
     let event = match first.split_first() {
         Some((0x00, event)) => event,
         Some((0xff, _)) => return Err(server_error(first)),
@@ -52,18 +52,13 @@ pub fn in_packets(data: &[u8]) -> Read<Option<Frame<'_>>> {
             return Err(Fault::corrupt(format!("a packet of the log begins with {:?}", other.map(|(byte, _)| byte))));
         }
     };
-    let event = match parts.split_first_mut() {
-        Some((head, more)) if !more.is_empty() => {
-            *head = event;
-            Cow::Owned(parts.concat())
-        }
-        _ => Cow::Borrowed(event),
-    };
-    let length = Header::read(&event)?.length;
-    if length != event.len() {
-        return Err(Fault::corrupt(format!("an event of {length} bytes in a packet of {}", event.len())));
+    let event =
+        if more.is_empty() { Cow::Borrowed(event) } else { Cow::Owned([&[event], more.as_slice()].concat().concat()) };
+    let header = Header::read(&event)?;
+    if header.length != event.len() {
+        return Err(Fault::corrupt(format!("an event of {} bytes in a packet of {}", header.length, event.len())));
     }
-    Ok(Some(Frame { event, used }))
+    Ok(Some(Frame { header, event, used }))
 }
 
 /// One payload, and whether the next packet goes on with it.
@@ -96,7 +91,7 @@ fn server_error(payload: &[u8]) -> Fault {
             "another capture or replica uses this server_id: give each its own `server_id` in the source"
         }
         1236 => {
-            "the position is no longer (or not) in the server's logs, or a setting is wrong, as its text says: load the tables again and start from there"
+            "the position is not in the server's logs, or a setting is wrong, as its text says: correct it, or let capture go on elsewhere (`headrace skip FLOW.yaml`) and load the tables again"
         }
         1227 | 1045 => "grant REPLICATION SLAVE and REPLICATION CLIENT to the capture's user",
         _ => "see the server's text and its error log",

@@ -9,8 +9,6 @@
 //! Counts, sizes and offsets have 2 bytes in small and 4 in large objects and arrays; offsets count from the first byte behind
 //! the type. Offsets of a damaged document can point at the same bytes again and again, so depth and output are limited.
 
-use std::fmt::Write;
-
 use super::cursor::Cursor;
 use super::decimal::Layout;
 use super::fault::{Fault, Read};
@@ -78,13 +76,13 @@ impl<'a> Value<'a> {
         Ok(Children { whole, width, large, keys: Cursor::new(keys), values: Cursor::new(values) })
     }
 
-    fn print(&self, out: &mut Printer) -> Read<()> {
+    fn print(&self, out: &mut Printer<'_>) -> Read<()> {
         let mut data = Cursor::new(self.data);
         match self.kind {
             kind::SMALL_OBJECT | kind::LARGE_OBJECT | kind::SMALL_ARRAY | kind::LARGE_ARRAY => {
                 return self.print_children(out);
             }
-            kind::LITERAL => out.text.push_str(literal(data.u8()?)?),
+            kind::LITERAL => out.put(literal(data.u8()?)?),
             kind::INT16 => out.number(data.u16()?.cast_signed()),
             kind::UINT16 => out.number(data.u16()?),
             kind::INT32 => out.number(data.u32()?.cast_signed()),
@@ -92,26 +90,26 @@ impl<'a> Value<'a> {
             kind::INT64 => out.number(data.u64()?.cast_signed()),
             kind::UINT64 => out.number(data.u64()?),
             kind::DOUBLE => out.double(f64::from_le_bytes(data.array()?))?,
-            kind::STRING => quote(utf8(sized(&mut data)?)?, &mut out.text),
-            kind::OPAQUE => opaque(&mut data, &mut out.text)?,
+            kind::STRING => quote_bytes(sized(&mut data)?, out.text),
+            kind::OPAQUE => out.put(&opaque(&mut data)?),
             other => return Err(Fault::corrupt(format!("JSON has no type {other}"))),
         }
         out.check()
     }
 
-    fn print_children(&self, out: &mut Printer) -> Read<()> {
-        let (open, close) = if self.is_object() { ('{', '}') } else { ('[', ']') };
+    fn print_children(&self, out: &mut Printer<'_>) -> Read<()> {
+        let (open, close) = if self.is_object() { (b'{', b'}') } else { (b'[', b']') };
         out.descend()?;
         out.text.push(open);
         let mut children = self.children()?;
         let mut first = true;
         while let Some((key, value)) = children.next()? {
             if !std::mem::take(&mut first) {
-                out.text.push_str(", ");
+                out.put(", ");
             }
             if let Some(key) = key {
-                quote(key, &mut out.text);
-                out.text.push_str(": ");
+                quote_bytes(key, out.text);
+                out.put(": ");
             }
             value.print(out)?;
         }
@@ -120,6 +118,9 @@ impl<'a> Value<'a> {
         out.check()
     }
 }
+
+/// The key (None in arrays) and the value.
+type Child<'a> = (Option<&'a [u8]>, Value<'a>);
 
 pub struct Children<'a> {
     whole: &'a [u8],
@@ -130,8 +131,7 @@ pub struct Children<'a> {
 }
 
 impl<'a> Children<'a> {
-    /// The next key (None in arrays) and value.
-    pub fn next(&mut self) -> Read<Option<(Option<&'a str>, Value<'a>)>> {
+    pub fn next(&mut self) -> Read<Option<Child<'a>>> {
         if self.values.is_empty() {
             return Ok(None);
         }
@@ -139,10 +139,10 @@ impl<'a> Children<'a> {
         Ok(Some((key, self.value()?)))
     }
 
-    fn key(&mut self) -> Read<&'a str> {
+    fn key(&mut self) -> Read<&'a [u8]> {
         let offset = index(self.keys.le(self.width)?)?;
         let length = usize::from(self.keys.u16()?);
-        utf8(Cursor::new(self.at(offset)?).bytes(length)?)
+        Cursor::new(self.at(offset)?).bytes(length)
     }
 
     fn value(&mut self) -> Read<Value<'a>> {
@@ -161,16 +161,21 @@ impl<'a> Children<'a> {
     }
 }
 
-/// The text of one document under way, with its limits.
-struct Printer {
-    text: String,
+/// The text of one document under way, with its limits. Whether it is UTF-8 is checked when it is whole.
+struct Printer<'t> {
+    text: &'t mut Vec<u8>,
+    start: usize,
     depth: usize,
     document_bytes: usize,
 }
 
-impl Printer {
+impl Printer<'_> {
+    fn put(&mut self, text: &str) {
+        self.text.extend_from_slice(text.as_bytes());
+    }
+
     fn number(&mut self, number: impl itoa::Integer) {
-        self.text.push_str(itoa::Buffer::new().format(number));
+        self.put(itoa::Buffer::new().format(number));
     }
 
     /// The shortest digits that read back as the same number, as the server prints them: whole numbers keep a `.0`, an exponent
@@ -181,13 +186,14 @@ impl Printer {
         }
         let size = number.abs();
         let is_plain = (1e-5..1e15).contains(&size) || (1e15..1e16).contains(&size) && size.fract() != 0.0;
-        let _ = if is_plain || size == 0.0 {
-            write!(self.text, "{number:?}")
+        if is_plain || size == 0.0 {
+            // Of two shortest texts that are equally near, the server takes the one with an even digit, as this does.
+            self.put(zmij::Buffer::new().format_finite(number));
         } else if (1e-15..1.0).contains(&size) {
-            write!(self.text, "{number}")
+            self.put(&number.to_string());
         } else {
-            write!(self.text, "{number:e}")
-        };
+            self.put(&format!("{number:e}"));
+        }
         Ok(())
     }
 
@@ -200,7 +206,7 @@ impl Printer {
     }
 
     fn check(&self) -> Read<()> {
-        check_growth(self.text.len(), self.document_bytes)
+        check_growth(self.text.len() - self.start, self.document_bytes)
     }
 }
 
@@ -216,13 +222,15 @@ pub fn overlapping() -> Fault {
     Fault::corrupt("JSON whose parts overlap")
 }
 
-/// The text of a value out of a document of `document_bytes` bytes.
-pub fn text(value: Value<'_>, document_bytes: usize) -> Read<String> {
-    // Text is seldom more than half as long again as the document.
-    let text = String::with_capacity(document_bytes + document_bytes / 2);
-    let mut out = Printer { text, depth: 0, document_bytes };
-    value.print(&mut out)?;
-    Ok(out.text)
+/// Appends the text of a value out of a document of `document_bytes` bytes. Only `check_text` knows whether its strings are UTF-8.
+pub fn print(value: Value<'_>, document_bytes: usize, text: &mut Vec<u8>) -> Read<()> {
+    let start = text.len();
+    value.print(&mut Printer { text, start, depth: 0, document_bytes })
+}
+
+/// Each string of a text stands between quotes: the whole is UTF-8 when, and only when, each of them is.
+pub fn check_text(text: &[u8]) -> Read<()> {
+    simdutf8::basic::from_utf8(text).map(|_| ()).map_err(|_| Fault::corrupt("a JSON string that is not UTF-8"))
 }
 
 fn index(value: u64) -> Read<usize> {
@@ -236,10 +244,6 @@ fn literal(byte: u8) -> Read<&'static str> {
         2 => Ok("false"),
         other => Err(Fault::corrupt(format!("JSON has no literal {other}"))),
     }
-}
-
-fn utf8(bytes: &[u8]) -> Read<&str> {
-    simdutf8::basic::from_utf8(bytes).map_err(|_| Fault::corrupt("a JSON string that is not UTF-8"))
 }
 
 /// Bytes behind a length of 7 bits per byte.
@@ -256,52 +260,63 @@ fn sized<'a>(data: &mut Cursor<'a>) -> Read<&'a [u8]> {
 }
 
 /// The string in quotes, escaped as the server does it: only what must be.
-pub fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    let mut rest = text;
-    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+pub fn quote_bytes(string: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut rest = string;
+    while let Some(at) = first_escaped(rest) {
         let (plain, tail) = rest.split_at(at);
-        out.push_str(plain);
-        let mut tail = tail.chars();
-        match tail.next() {
-            Some('"') => out.push_str("\\\""),
-            Some('\\') => out.push_str("\\\\"),
-            Some('\n') => out.push_str("\\n"),
-            Some('\r') => out.push_str("\\r"),
-            Some('\t') => out.push_str("\\t"),
-            Some('\u{8}') => out.push_str("\\b"),
-            Some('\u{c}') => out.push_str("\\f"),
-            other => {
-                let _ = write!(out, "\\u{:04x}", other.map_or(0, u32::from));
+        out.extend_from_slice(plain);
+        let Some((&escaped, tail)) = tail.split_first() else { break };
+        let short = match escaped {
+            b'"' | b'\\' => escaped,
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            8 => b'b',
+            12 => b'f',
+            _ => {
+                out.extend_from_slice(format!("\\u{escaped:04x}").as_bytes());
+                rest = tail;
+                continue;
             }
-        }
-        rest = tail.as_str();
+        };
+        out.extend_from_slice(&[b'\\', short]);
+        rest = tail;
     }
-    out.push_str(rest);
-    out.push('"');
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// Where the first byte stands that has to be escaped. Most strings have none, which is seen in steps of a fixed size.
+#[inline]
+fn first_escaped(string: &[u8]) -> Option<usize> {
+    const STEP: usize = 8;
+    let is_escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let (steps, _) = string.as_chunks::<STEP>();
+    let escaped = |step: &[u8; STEP]| step.iter().fold(0, |found, &byte| found | u8::from(is_escaped(byte)));
+    let checked = steps.iter().take_while(|step| escaped(step) == 0).count() * STEP;
+    let rest = string.get(checked..).unwrap_or_default();
+    rest.iter().position(|&byte| is_escaped(byte)).map(|at| checked + at)
+}
+
+/// As `quote_bytes`, of what is UTF-8.
+pub fn quote(string: &str, out: &mut String) {
+    let mut quoted = Vec::with_capacity(string.len() + 2);
+    quote_bytes(string.as_bytes(), &mut quoted);
+    out.push_str(&String::from_utf8_lossy(&quoted));
 }
 
 /// A value of a column type that JSON does not have: decimals as numbers, dates and times as strings, others in base64.
-fn opaque(data: &mut Cursor<'_>, out: &mut String) -> Read<()> {
+fn opaque(data: &mut Cursor<'_>) -> Read<String> {
     let column_type = data.u8()?;
     let mut bytes = Cursor::new(sized(data)?);
-    match column_type {
-        246 => {
-            let layout = Layout::new(bytes.u8()?, bytes.u8()?)?;
-            out.push_str(&layout.read_text(&mut bytes)?);
-        }
-        10 => quoted(out, &moment(&mut bytes)?.date_text()),
-        7 | 12 => quoted(out, &moment(&mut bytes)?.text(6)),
-        11 => quoted(out, &time_text(bytes.u64()?.cast_signed())),
-        other => quoted(out, &format!("base64:type{other}:{}", base64(bytes.rest()))),
-    }
-    Ok(())
-}
-
-fn quoted(out: &mut String, plain: &str) {
-    out.push('"');
-    out.push_str(plain);
-    out.push('"');
+    Ok(match column_type {
+        246 => Layout::new(bytes.u8()?, bytes.u8()?)?.read_text(&mut bytes)?,
+        10 => format!("\"{}\"", moment(&mut bytes)?.date_text()),
+        7 | 12 => format!("\"{}\"", moment(&mut bytes)?.text(6)),
+        11 => format!("\"{}\"", time_text(bytes.u64()?.cast_signed())),
+        other => format!("\"base64:type{other}:{}\"", base64(bytes.rest())),
+    })
 }
 
 fn moment(bytes: &mut Cursor<'_>) -> Read<temporal::Civil> {
@@ -335,7 +350,9 @@ mod tests {
     use super::*;
 
     fn print(bytes: &[u8]) -> Option<String> {
-        text(Value::document(bytes), bytes.len()).ok()
+        let mut text = Vec::new();
+        super::print(Value::document(bytes), bytes.len(), &mut text).and_then(|()| check_text(&text)).ok()?;
+        String::from_utf8(text).ok()
     }
 
     #[test]
@@ -354,11 +371,14 @@ mod tests {
             (0.0, "0.0"),
             (-0.0, "-0.0"),
             (1e-15, "0.000000000000001"),
+            (4.42e-5, "0.0000442"),
             (-1.5e-7, "-0.00000015"),
             (9.99e-16, "9.99e-16"),
             (5e-324, "5e-324"),
             (999_999_999_999_999.9, "999999999999999.9"),
             (1e15, "1e15"),
+            (7_601_405_886_615_689.0 / 4.0, "1900351471653922.2"),
+            (-900_158_590_106_983.8, "-900158590106983.8"),
             (-4_206_038_222_181_113.5, "-4206038222181113.5"),
             (1.5e300, "1.5e300"),
         ] {

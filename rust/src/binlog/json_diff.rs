@@ -18,7 +18,7 @@ const CHILD_BYTES: usize = 3;
 
 enum Node<'a> {
     Stored(Value<'a>),
-    Object(Vec<(Cow<'a, str>, Node<'a>)>),
+    Object(Vec<(Cow<'a, [u8]>, Node<'a>)>),
     Array(Vec<Node<'a>>),
 }
 
@@ -54,8 +54,8 @@ fn next_difference<'a>(cursor: &mut Cursor<'a>) -> Read<Difference<'a>> {
     Ok(Difference { operation, path, value })
 }
 
-/// The text of the document with all differences applied.
-pub fn apply(document: &[u8], differences: &[u8]) -> Read<String> {
+/// Appends the text of the document with all differences applied, as `json::print` does.
+pub fn apply(document: &[u8], differences: &[u8], text: &mut Vec<u8>) -> Read<()> {
     let mut root = Node::Stored(Value::document(document));
     let mut cursor = Cursor::new(differences);
     let mut children_left = (document.len() + differences.len()) / CHILD_BYTES;
@@ -65,35 +65,48 @@ pub fn apply(document: &[u8], differences: &[u8]) -> Read<String> {
         root.change(&legs, difference.operation, difference.value.map(Node::Stored), &mut children_left)
             .ok_or_else(|| Fault::corrupt(format!("the JSON document has nothing at {}", difference.path)))??;
     }
-    let mut text = String::new();
-    root.print(&mut text, document.len() + differences.len())?;
-    Ok(text)
+    let limit = Limit { start: text.len(), document_bytes: document.len() + differences.len() };
+    root.print(text, limit)
 }
 
-/// The differences themselves, for a log that does not have the document they belong to.
-pub fn describe(differences: &[u8]) -> Read<String> {
-    let mut text = String::from("{\"_json_diff\": [");
+/// Appends the differences themselves, for a log that does not have the document they belong to.
+pub fn describe(differences: &[u8], text: &mut Vec<u8>) -> Read<()> {
+    let limit = Limit { start: text.len(), document_bytes: differences.len() };
+    text.extend_from_slice(b"{\"_json_diff\": [");
     let mut cursor = Cursor::new(differences);
     while !cursor.is_empty() {
         let difference = next_difference(&mut cursor)?;
-        if !text.ends_with('[') {
-            text.push_str(", ");
+        if !text.ends_with(b"[") {
+            text.extend_from_slice(b", ");
         }
-        text.push_str(match difference.operation {
-            Operation::Replace => "[\"replace\", ",
-            Operation::Insert => "[\"insert\", ",
-            Operation::Remove => "[\"remove\", ",
+        text.extend_from_slice(match difference.operation {
+            Operation::Replace => b"[\"replace\", ",
+            Operation::Insert => b"[\"insert\", ",
+            Operation::Remove => b"[\"remove\", ",
         });
-        json::quote(difference.path, &mut text);
+        json::quote_bytes(difference.path.as_bytes(), text);
         if let Some(value) = difference.value {
-            text.push_str(", ");
-            text.push_str(&json::text(value, differences.len())?);
-            json::check_growth(text.len(), differences.len())?;
+            text.extend_from_slice(b", ");
+            limit.print(value, text)?;
         }
-        text.push(']');
+        text.push(b']');
     }
-    text.push_str("]}");
-    Ok(text)
+    text.extend_from_slice(b"]}");
+    Ok(())
+}
+
+/// What a text under way may become.
+#[derive(Clone, Copy)]
+struct Limit {
+    start: usize,
+    document_bytes: usize,
+}
+
+impl Limit {
+    fn print(self, value: Value<'_>, text: &mut Vec<u8>) -> Read<()> {
+        json::print(value, self.document_bytes, text)?;
+        json::check_growth(text.len() - self.start, self.document_bytes)
+    }
 }
 
 impl<'a> Node<'a> {
@@ -146,7 +159,7 @@ impl<'a> Node<'a> {
     fn child(&mut self, leg: &Leg) -> Option<&mut Node<'a>> {
         match (self, leg) {
             (Node::Object(members), Leg::Member(key)) => {
-                members.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node)
+                members.iter_mut().find(|(name, _)| **name == *key.as_bytes()).map(|(_, node)| node)
             }
             (Node::Array(elements), Leg::Element(index)) => elements.get_mut(*index),
             _ => None,
@@ -157,11 +170,12 @@ impl<'a> Node<'a> {
         match (self, leg) {
             (Node::Object(members), Leg::Member(key)) => {
                 // The server keeps members by length of their key, then by its bytes.
+                let key = key.as_bytes();
                 let place = members.partition_point(|(name, _)| (name.len(), &**name) < (key.len(), key));
-                if members.get(place).is_some_and(|(name, _)| name == key) {
+                if members.get(place).is_some_and(|(name, _)| **name == *key) {
                     return None;
                 }
-                members.insert(place, (key.clone().into(), value));
+                members.insert(place, (key.to_vec().into(), value));
             }
             (Node::Array(elements), Leg::Element(index)) => elements.insert((*index).min(elements.len()), value),
             _ => return None,
@@ -172,7 +186,7 @@ impl<'a> Node<'a> {
     fn remove(&mut self, leg: &Leg) -> Option<()> {
         match (self, leg) {
             (Node::Object(members), Leg::Member(key)) => {
-                let place = members.iter().position(|(name, _)| name == key)?;
+                let place = members.iter().position(|(name, _)| **name == *key.as_bytes())?;
                 members.remove(place);
             }
             (Node::Array(elements), Leg::Element(index)) if *index < elements.len() => {
@@ -183,29 +197,26 @@ impl<'a> Node<'a> {
         Some(())
     }
 
-    fn print(&self, text: &mut String, size: usize) -> Read<()> {
+    fn print(&self, text: &mut Vec<u8>, limit: Limit) -> Read<()> {
         match self {
-            Node::Stored(value) => {
-                text.push_str(&json::text(*value, size)?);
-                json::check_growth(text.len(), size)?;
-            }
+            Node::Stored(value) => limit.print(*value, text)?,
             Node::Object(members) => {
-                text.push('{');
+                text.push(b'{');
                 for (index, (key, node)) in members.iter().enumerate() {
-                    text.push_str(if index == 0 { "" } else { ", " });
-                    json::quote(key, text);
-                    text.push_str(": ");
-                    node.print(text, size)?;
+                    text.extend_from_slice(if index == 0 { b"" } else { b", " });
+                    json::quote_bytes(key, text);
+                    text.extend_from_slice(b": ");
+                    node.print(text, limit)?;
                 }
-                text.push('}');
+                text.push(b'}');
             }
             Node::Array(elements) => {
-                text.push('[');
+                text.push(b'[');
                 for (index, node) in elements.iter().enumerate() {
-                    text.push_str(if index == 0 { "" } else { ", " });
-                    node.print(text, size)?;
+                    text.extend_from_slice(if index == 0 { b"" } else { b", " });
+                    node.print(text, limit)?;
                 }
-                text.push(']');
+                text.push(b']');
             }
         }
         Ok(())
@@ -281,6 +292,12 @@ mod tests {
         bytes
     }
 
+    fn text(write: impl FnOnce(&mut Vec<u8>) -> Read<()>) -> Option<String> {
+        let mut text = Vec::new();
+        write(&mut text).ok()?;
+        String::from_utf8(text).ok()
+    }
+
     #[test]
     fn paths() {
         let member = |name: &str| Leg::Member(name.to_owned());
@@ -293,7 +310,7 @@ mod tests {
     #[test]
     fn replace_insert_remove() {
         let seven = [5, 7, 0];
-        let text = |differences: &[Vec<u8>]| apply(&ARRAY, &differences.concat()).ok();
+        let text = |differences: &[Vec<u8>]| text(|text| apply(&ARRAY, &differences.concat(), text));
         assert_eq!(text(&[]).as_deref(), Some("[1, 2]"));
         assert_eq!(text(&[difference(0, "$[1]", &seven)]).as_deref(), Some("[1, 7]"));
         assert_eq!(text(&[difference(1, "$[0]", &seven), difference(2, "$[2]", &[])]).as_deref(), Some("[7, 1]"));
@@ -308,14 +325,14 @@ mod tests {
         let array = [2, 2, 0, 10, 0, 2, 0, 0, 2, 0, 0];
         let gone = difference(0, "$", &[4, 1]);
         let deep = |legs: usize| [difference(0, &format!("${}", "[0]".repeat(legs)), &[4, 1]), gone.clone()].concat();
-        assert_eq!(apply(&array, &deep(5)).ok().as_deref(), Some("true"));
-        assert!(apply(&array, &deep(60)).is_err());
+        assert_eq!(text(|text| apply(&array, &deep(5), text)).as_deref(), Some("true"));
+        assert_eq!(text(|text| apply(&array, &deep(60), text)), None);
     }
 
     #[test]
     fn without_the_document_the_differences_are_shown() {
         let differences = [difference(0, "$.a", &[4, 1]), difference(2, "$.b", &[])].concat();
-        let shown = describe(&differences).ok();
+        let shown = text(|text| describe(&differences, text));
         assert_eq!(shown.as_deref(), Some(r#"{"_json_diff": [["replace", "$.a", true], ["remove", "$.b"]]}"#));
     }
 }

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{ArrayRef, PrimitiveArray};
-use arrow_buffer::{NullBufferBuilder, ScalarBuffer};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::DataType;
 
-use super::cells::Values;
+use super::cells::{Extent, Values};
+use super::columns::Size;
 use super::cursor::Cursor;
 use super::fault::{Fault, Read};
 use super::notes::Notes;
+use super::nulls::Nulls;
 use super::strings::Strings;
 use super::temporal::Held;
 
@@ -37,7 +39,7 @@ pub trait Lane: Send + Sync {
     fn finish(&mut self, notes: &mut Notes) -> Read<ArrayRef>;
 }
 
-/// How a value of fixed width is read.
+/// How a value is read: one of fixed width, of which all bytes are there and more may follow, or one whose bytes are all that there are.
 pub trait Scalar: Send + Sync {
     type Arrow: ArrowPrimitiveType;
 
@@ -49,54 +51,61 @@ pub struct ScalarLane<S: Scalar> {
     column: usize,
     data_type: DataType,
     values: Vec<<S::Arrow as ArrowPrimitiveType>::Native>,
-    nulls: NullBufferBuilder,
+    nulls: Nulls,
     expected: usize,
 }
 
 impl<S: Scalar> ScalarLane<S> {
     pub fn new(scalar: S, column: usize, data_type: DataType) -> Self {
-        Self { scalar, column, data_type, values: Vec::new(), nulls: NullBufferBuilder::new(0), expected: 0 }
+        Self { scalar, column, data_type, values: Vec::new(), nulls: Nulls::default(), expected: 0 }
     }
 
-    /// Marks as valid what came behind the last null.
+    /// Takes `count` values, each read from the front of its bytes.
     #[inline]
-    fn close_run(&mut self) {
-        self.nulls.append_n_non_nulls(self.values.len() - self.nulls.len());
-    }
-
-    #[inline]
-    fn null(&mut self) {
-        self.close_run();
-        self.values.push(Default::default());
-        self.nulls.append_null();
+    fn take_each<'b>(
+        &mut self,
+        count: usize,
+        rests: impl Iterator<Item = Option<&'b [u8]>>,
+        notes: &mut Notes,
+    ) -> Result<(), Broken> {
+        let first = self.values.len();
+        if first == 0 {
+            self.values.reserve(self.expected);
+        }
+        self.values.resize(first + count, Default::default());
+        let slots = self.values.get_mut(first..).unwrap_or_default();
+        // A bit for each of 64 rows.
+        let mut held = 0_u64;
+        for (row, (slot, rest)) in slots.iter_mut().zip(rests).enumerate() {
+            if let Some(rest) = rest {
+                match self.scalar.read(&mut Cursor::new(rest)) {
+                    Ok(Held::Value(value)) => {
+                        *slot = value;
+                        held |= 1 << (row & 63);
+                    }
+                    Ok(Held::Beyond(text)) => notes.add(first + row, self.column, text),
+                    Err(fault) => {
+                        self.nulls.append(held, row & 63);
+                        self.values.truncate(first + row);
+                        return Err(Broken { row, fault });
+                    }
+                }
+            }
+            if row & 63 == 63 {
+                self.nulls.append(std::mem::take(&mut held), 64);
+            }
+        }
+        self.nulls.append(held, count & 63);
+        Ok(())
     }
 }
 
 impl<S: Scalar> Lane for ScalarLane<S> {
     fn take(&mut self, values: Values<'_>, notes: &mut Notes) -> Result<(), Broken> {
-        if self.values.is_empty() {
-            self.values.reserve(self.expected);
+        match values.extent {
+            Extent::Sized(Size::Fixed(_)) => self.take_each(values.len(), values.rests(), notes),
+            _ => self.take_each(values.len(), values.iter(), notes),
         }
-        self.values.reserve(values.len());
-        for (row, value) in values.iter().enumerate() {
-            let Some(bytes) = value else {
-                self.null();
-                continue;
-            };
-            match self.scalar.read(&mut Cursor::new(bytes)) {
-                Ok(Held::Value(value)) => self.values.push(value),
-                Ok(Held::Beyond(text)) => {
-                    notes.add(self.values.len(), self.column, text);
-                    self.null();
-                }
-                Err(fault) => {
-                    self.close_run();
-                    return Err(Broken { row, fault });
-                }
-            }
-        }
-        self.close_run();
-        Ok(())
     }
 
     fn finish(&mut self, _notes: &mut Notes) -> Read<ArrayRef> {
@@ -175,7 +184,7 @@ impl BytesLane {
 
 impl Lane for BytesLane {
     fn take(&mut self, values: Values<'_>, _notes: &mut Notes) -> Result<(), Broken> {
-        take_strings(&mut self.strings, values, |bytes, strings| strings.push_padded(bytes, self.pad_to))
+        self.strings.take(values, self.pad_to)
     }
 
     fn finish(&mut self, _notes: &mut Notes) -> Read<ArrayRef> {

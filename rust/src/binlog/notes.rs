@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, StringArray};
 
 use super::fault::Read;
-use super::json::quote;
+use super::json::quote_bytes;
 use super::strings::Strings;
 
 struct Note {
@@ -30,23 +30,26 @@ impl Notes {
             return Ok(Arc::new(StringArray::new_null(rows)));
         }
         let mut notes = std::mem::take(&mut self.0);
-        notes.sort_by_key(|note| (note.row, note.column));
+        notes.sort_unstable_by_key(|note| (note.row, note.column));
         let mut notes = notes.into_iter().peekable();
         let mut texts = Strings::default();
         for row in 0..rows {
-            let mut object = String::new();
-            while let Some(note) = notes.next_if(|note| note.row == row) {
-                object.push_str(if object.is_empty() { "{" } else { ", " });
-                quote(name(note.column), &mut object);
-                object.push_str(": ");
-                quote(&note.text, &mut object);
-            }
-            if object.is_empty() {
+            if notes.peek().is_none_or(|note| note.row != row) {
                 texts.push_null();
-            } else {
-                object.push('}');
-                texts.push(object.as_bytes())?;
+                continue;
             }
+            texts.push_by(|object| {
+                let mut before: &[u8] = b"{";
+                while let Some(note) = notes.next_if(|note| note.row == row) {
+                    object.extend_from_slice(before);
+                    quote_bytes(name(note.column).as_bytes(), object);
+                    object.extend_from_slice(b": ");
+                    quote_bytes(note.text.as_bytes(), object);
+                    before = b", ";
+                }
+                object.push(b'}');
+                Ok(())
+            })?;
         }
         Ok(texts.finish_text())
     }

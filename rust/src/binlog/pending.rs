@@ -6,7 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::fault::{Fault, Read};
-use super::rows::{Rows, Stamp, TableRows};
+use super::row_event::{Rows, Stamp};
+use super::rows::TableRows;
 use super::table_map::Table;
 
 /// A batch of one table is closed at this size, so that no column comes near the 2 GiB that its offsets can count.
@@ -59,37 +60,41 @@ impl Pending {
     }
 
     /// What comes now is of another file.
-    pub fn enter(&mut self, file: Arc<str>) -> Read<()> {
-        self.close()?;
+    pub fn enter(&mut self, file: Arc<str>, fed: &[u8]) -> Read<()> {
+        self.close(fed)?;
         self.file = file;
         Ok(())
     }
 
-    /// Adds the rows of an event; after a fault, those before the broken one are kept.
-    pub fn add(&mut self, target: &Target<'_>, event: &Rows<'_>, stamp: &Stamp) -> Read<()> {
+    /// Adds the rows of an event; after a fault, those before the broken one are kept. `fed` are the bytes that the decoder was
+    /// fed, the same ones until `carry`. When rows are left, returns how many bytes of the event's images were taken.
+    pub fn add(&mut self, target: &Target<'_>, event: &Rows<'_>, stamp: &Stamp, fed: &[u8]) -> Read<Option<usize>> {
         if self.open.len() <= target.index {
             self.open.resize_with(target.index + 1, || None);
         }
-        let Some(slot) = self.open.get_mut(target.index) else { return Ok(()) };
+        let Some(slot) = self.open.get_mut(target.index) else { return Ok(None) };
         let rows = slot
             .get_or_insert_with(|| TableRows::new(target.table.clone(), target.schema.clone(), target.before_images));
         let before = rows.len();
-        let result = rows.take(target.table, event, stamp).map_err(|fault| fault.at(&**target.table));
+        let result = rows.take(target.table, event, stamp, fed).map_err(|fault| fault.at(&**target.table));
         if before == 0 && rows.len() > 0 {
             self.order.push(target.index);
         }
         self.rows += rows.len().saturating_sub(before);
-        self.bytes += stamp.event_bytes;
-        rows.bytes += stamp.event_bytes;
+        let taken = result?;
+        // The event's bytes are what its texts need.
+        let bytes = taken.bytes.max(if taken.until.is_none() { stamp.event_bytes } else { 0 });
+        self.bytes += bytes;
+        rows.bytes += bytes;
         if rows.bytes >= BATCH_BYTES {
-            self.close()?;
+            self.close(fed)?;
         }
-        result
+        Ok(taken.until)
     }
 
     /// Decodes the values of all rows; of several that are broken the first one is told.
-    pub fn carry(&mut self) -> Read<()> {
-        let faults = self.open.iter_mut().flatten().filter_map(|rows| rows.carry().err());
+    pub fn carry(&mut self, fed: &[u8]) -> Read<()> {
+        let faults = self.open.iter_mut().flatten().filter_map(|rows| rows.carry(fed).err());
         Fault::first(faults).map_or(Ok(()), Err)
     }
 
@@ -99,8 +104,13 @@ impl Pending {
     }
 
     /// Ends all batches, so that what comes now stands behind them.
-    pub fn close(&mut self) -> Read<()> {
-        self.carry()?;
+    fn close(&mut self, fed: &[u8]) -> Read<()> {
+        self.carry(fed)?;
+        self.finish()
+    }
+
+    /// Ends all batches, whose rows have been carried.
+    fn finish(&mut self) -> Read<()> {
         for table in std::mem::take(&mut self.order) {
             let rows = self.open.get_mut(table).and_then(Option::as_mut);
             if let Some(rows) = rows.filter(|rows| rows.len() > 0) {
@@ -110,8 +120,8 @@ impl Pending {
         Ok(())
     }
 
-    pub fn add_ddl(&mut self, ddl: Ddl) -> Read<()> {
-        self.close()?;
+    pub fn add_ddl(&mut self, ddl: Ddl, fed: &[u8]) -> Read<()> {
+        self.close(fed)?;
         self.bytes += ddl.sql.len();
         self.items.push(Item::Ddl(ddl));
         Ok(())
@@ -122,8 +132,9 @@ impl Pending {
         self.order.is_empty() && matches!(self.items.last(), Some(Item::Ddl(_)))
     }
 
+    /// Everything, which has been carried.
     pub fn take(&mut self) -> Read<Vec<Item>> {
-        self.close()?;
+        self.finish()?;
         self.rows = 0;
         self.bytes = 0;
         Ok(std::mem::take(&mut self.items))

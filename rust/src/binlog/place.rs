@@ -78,10 +78,20 @@ impl Place {
         self.offset < other.offset && self.file == other.file
     }
 
+    /// True for any earlier place of the same log.
+    pub fn precedes(&self, other: &Self) -> bool {
+        (self.base, self.offset) < (other.base, other.offset)
+    }
+
     /// The 64 bits of a position of which a header holds the low 32: the first such position from here on.
     pub fn extend(&self, low: u32) -> u64 {
         let position = self.offset & !0xffff_ffff | u64::from(low);
         if position < self.offset { position + (1 << 32) } else { position }
+    }
+
+    /// The 64 bits of a position of which a header holds the low 32: the one within 2 GiB of here.
+    pub fn nearest(&self, low: u32) -> u64 {
+        Self { offset: self.offset.saturating_sub(1 << 31), ..self.clone() }.extend(low)
     }
 }
 
@@ -114,10 +124,25 @@ mod tests {
     }
 
     #[test]
+    fn places_before_others() {
+        let at = |file, offset| Place::new(file, offset, 0).unwrap_or_else(|_| Place::none());
+        assert!(at("binlog.000009", 900).precedes(&at("binlog.000010", 4)));
+        assert!(at("binlog.000010", 4).precedes(&at("binlog.000010", 5)));
+        assert!(!at("binlog.000010", 5).precedes(&at("binlog.000010", 5)));
+        assert!(!at("binlog.000010", 4).precedes(&at("binlog.000009", 900)));
+        assert!(!at("binlog.000010", 4).precedes(&Place::none()));
+    }
+
+    #[test]
     fn positions_beyond_4_gib() {
         let at = |offset| Place { offset, ..Place::none() };
         assert_eq!(at(4).extend(126), 126);
         assert_eq!(at(0xffff_ff00).extend(16), 0x1_0000_0010);
         assert_eq!(at(0x2_0000_0010).extend(0x20), 0x2_0000_0020);
+        assert_eq!(at(0x2_0000_0010).nearest(0x20), 0x2_0000_0020);
+        assert_eq!(at(0x2_0000_0010).nearest(8), 0x2_0000_0008);
+        assert_eq!(at(0x2_0000_0010).nearest(0xffff_fff0), 0x1_ffff_fff0);
+        assert_eq!(at(0x1_ffff_fff0).nearest(0x10), 0x2_0000_0010);
+        assert_eq!(at(120).nearest(80), 80);
     }
 }

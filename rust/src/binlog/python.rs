@@ -17,7 +17,7 @@ use crate::border;
 
 /// The fault as one of headrace's errors.
 #[allow(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
-fn raise(py: Python<'_>, fault: Fault) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, fault: Fault) -> PyErr {
     let class = match fault.blame() {
         Blame::Corrupt => "CorruptError",
         Blame::Refused => "SourceError",
@@ -33,7 +33,7 @@ fn raise(py: Python<'_>, fault: Fault) -> PyErr {
 }
 
 /// The bytes of a buffer, for as long as the buffer is held.
-fn slice(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
+pub(crate) fn slice(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
     if !buffer.is_c_contiguous() {
         return Err(PyValueError::new_err("the buffer is not contiguous"));
     }

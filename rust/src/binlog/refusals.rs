@@ -4,8 +4,9 @@ use super::event::{Header, Query, encrypted, kind};
 use super::fault::{Fault, Read};
 use super::statement;
 
-const ROW_FORMAT_FIX: &str = "set binlog_format=ROW at the source (and let no session change it), \
-     load the table again, and start from a position behind this one";
+const ROW_FORMAT_FIX: &str = "set binlog_format=ROW at the source and let no session change it; \
+     then let capture go on behind it (`headrace skip FLOW.yaml --to latest`) and load the tables again";
+const SKIP_FIX: &str = "let capture go on behind it (`headrace skip FLOW.yaml --to latest`) and load the tables again";
 
 /// Events that mean nothing here pass; those that hide rows do not.
 pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
@@ -28,10 +29,9 @@ pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
         kind::APPEND_BLOCK..=kind::DELETE_FILE | kind::BEGIN_LOAD_QUERY | kind::EXECUTE_LOAD_QUERY => {
             Err(Fault::refused("LOAD DATA is in the log as a statement, without its rows", ROW_FORMAT_FIX))
         }
-        kind::INCIDENT => Err(Fault::refused(
-            "the server reports that changes are missing in its log (an incident event)",
-            "load the tables again and start from a position behind this one",
-        )),
+        kind::INCIDENT => {
+            Err(Fault::refused("the server reports that changes are missing in its log (an incident event)", SKIP_FIX))
+        }
         _ if header.is_ignorable() => Ok(()),
         other => Err(Fault::refused(
             format!("an event of type {other}, which this version does not know"),
@@ -43,15 +43,16 @@ pub fn check_harmless(header: &Header, on_wire: bool) -> Read<()> {
 /// Rows changed by a statement that is in the log as text. Its values stay out of the message.
 pub fn statement(query: &Query) -> Fault {
     let kind = statement::kind(&query.sql);
-    Fault::refused(
-        format!("{kind} in schema '{}' is in the log as a statement, without its rows", query.schema),
-        ROW_FORMAT_FIX,
-    )
+    let within = match query.schema.as_str() {
+        "" => "of a session without a schema".to_owned(),
+        schema => format!("in schema '{schema}'"),
+    };
+    Fault::refused(format!("{kind} {within} is in the log as a statement, without its rows"), ROW_FORMAT_FIX)
 }
 
 pub fn rolled_back() -> Fault {
     Fault::refused(
         "a transaction was rolled back after its rows were written to the log, which does not say which of them stayed",
-        "load its tables again and start from a position behind it",
+        SKIP_FIX,
     )
 }

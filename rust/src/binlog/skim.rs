@@ -2,9 +2,9 @@
 
 use super::compressed::Compressed;
 use super::cursor::Cursor;
-use super::event::{self, Format, Header, kind};
+use super::event::{self, Format, kind};
 use super::fault::{Fault, Read};
-use super::frame;
+use super::frame::{self, Frame};
 use super::payload::Fields;
 use super::place::Place;
 
@@ -34,15 +34,14 @@ impl Skim {
             *used = event::MAGIC_BYTES;
         }
         while let Some(frame) = frame::in_file(data.get(*used..).unwrap_or_default())? {
-            self.place.expanded = self.place.expanded.saturating_add(self.added(&frame.event)?);
+            self.place.expanded = self.place.expanded.saturating_add(self.added(&frame)?);
             self.place.offset += frame.used as u64;
             *used += frame.used;
         }
         Ok(())
     }
 
-    fn added(&mut self, event: &[u8]) -> Read<u64> {
-        let header = Header::read(event)?;
+    fn added(&mut self, Frame { header, event, .. }: &Frame<'_>) -> Read<u64> {
         match header.kind {
             kind::FORMAT_DESCRIPTION => self.format = Some(Format::read(event, false)?),
             kind::MARIADB_START_ENCRYPTION => return Err(event::encrypted()),

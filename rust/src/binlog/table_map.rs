@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::charset::Charset;
-use super::columns::{Shape, Size, Traits, code, metadata_bytes};
+use super::columns::{Shape, Traits, code, metadata_bytes};
 use super::cursor::{Cursor, bit};
 use super::definition::{self, Definition};
 use super::event::Family;
@@ -39,8 +39,6 @@ pub struct Table {
     pub kept: Vec<usize>,
     /// Indexes of the primary key's columns, in the key's order; empty when there is none or the log does not tell.
     pub key: Vec<usize>,
-    /// The sizes of the columns' values, close together for walking over rows.
-    pub sizes: Vec<Size>,
     /// False when neither the log (`binlog_row_metadata=MINIMAL`) nor a definition has names.
     pub named: bool,
 }
@@ -112,7 +110,6 @@ impl Table {
         Ok(Self {
             schema: text(head.schema),
             name: text(head.name),
-            sizes: columns.iter().map(|column| column.shape.size).collect(),
             kept: (0..columns.len()).collect(),
             columns,
             key: extra.key,

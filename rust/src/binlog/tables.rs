@@ -128,6 +128,11 @@ impl Tables {
     /// Where rows of this table id go.
     pub fn target(&self, id: u64) -> Option<Target<'_>> {
         let Some(&Mapped::Wanted(index)) = self.mapped.get(&id) else { return None };
+        self.target_at(index)
+    }
+
+    /// Where rows of the table version with this index go.
+    pub fn target_at(&self, index: usize) -> Option<Target<'_>> {
         let version = self.versions.get(index)?;
         Some(Target { index, table: &version.table, schema: &version.schema, before_images: self.before_images })
     }

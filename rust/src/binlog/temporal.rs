@@ -38,9 +38,9 @@ pub struct Civil {
 impl Civil {
     fn date_is_valid(&self) -> bool {
         const DAYS: [i64; 13] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let leap = || self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
         let month = usize::try_from(self.month).ok().and_then(|month| DAYS.get(month)).copied().unwrap_or(0);
-        let days = month + i64::from(self.month == 2 && leap);
+        let days = month + i64::from(self.month == 2 && leap());
         (1..=9999).contains(&self.year) && self.day >= 1 && self.day <= days
     }
 
@@ -49,6 +49,7 @@ impl Civil {
     }
 
     /// Days since 1970-01-01 in the proleptic Gregorian calendar (years of March begin, so that leap days end them).
+    #[inline]
     pub fn days(&self) -> i64 {
         let year = if self.month <= 2 { self.year - 1 } else { self.year };
         let era = year.div_euclid(400);
@@ -63,24 +64,48 @@ impl Civil {
     }
 
     pub fn date_text(&self) -> String {
-        format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
+        let mut text = String::with_capacity(TEXT_BYTES);
+        for (before, value, width) in [("", self.year, 4), ("-", self.month, 2), ("-", self.day, 2)] {
+            push_number(&mut text, before, value, width);
+        }
+        text
     }
 
     pub fn text(&self, digits: u8) -> String {
-        let time = format!("{:02}:{:02}:{:02}", self.hour, self.minute, self.second);
-        format!("{} {time}{}", self.date_text(), fraction_text(self.micro, digits))
+        let mut text = self.date_text();
+        for (before, value) in [(" ", self.hour), (":", self.minute), (":", self.second)] {
+            push_number(&mut text, before, value, 2);
+        }
+        let whole = text.len();
+        push_number(&mut text, ".", self.micro, 6);
+        text.truncate(if digits == 0 { whole } else { whole + 1 + usize::from(digits) });
+        text
     }
 
-    fn held(self, digits: u8) -> Held<i64> {
+    #[inline]
+    pub fn held(self, digits: u8) -> Held<i64> {
         if self.is_valid() { Held::Value(self.micros()) } else { Held::Beyond(self.text(digits)) }
+    }
+
+    #[inline]
+    pub fn held_date(self) -> Held<i32> {
+        let days = if self.date_is_valid() { i32::try_from(self.days()).ok() } else { None };
+        days.map_or_else(|| Held::Beyond(self.date_text()), Held::Value)
     }
 }
 
-/// `.` and the first `digits` of six digits of a second's fraction; nothing when `digits` is 0.
-pub fn fraction_text(micro: i64, digits: u8) -> String {
-    let mut text = format!(".{micro:06}");
-    text.truncate(if digits == 0 { 0 } else { usize::from(digits) + 1 });
-    text
+/// Bytes of the longest moment that servers write.
+const TEXT_BYTES: usize = 26;
+
+/// Zeros fill it up in front; zero dates are many in some tables, and `format!` is slow.
+fn push_number(text: &mut String, before: &str, value: i64, width: usize) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(value);
+    text.push_str(before);
+    for _ in digits.len()..width {
+        text.push('0');
+    }
+    text.push_str(digits);
 }
 
 pub fn fraction_bytes(digits: u8) -> usize {
@@ -109,15 +134,13 @@ fn fraction(cursor: &mut Cursor<'_>, digits: u8) -> Read<i64> {
 pub fn date(cursor: &mut Cursor<'_>) -> Read<Held<i32>> {
     let packed = i64::from(cursor.u24()?);
     let civil = Civil { year: packed >> 9, month: packed >> 5 & 15, day: packed & 31, ..Civil::default() };
-    Ok(match i32::try_from(civil.days()) {
-        Ok(days) if civil.date_is_valid() => Held::Value(days),
-        _ => Held::Beyond(civil.date_text()),
-    })
+    Ok(civil.held_date())
 }
 
 #[inline]
 pub fn datetime(cursor: &mut Cursor<'_>, digits: u8) -> Read<Held<i64>> {
-    let packed = number(cursor.be(5)?)? - (1 << 39);
+    let (high, low) = (cursor.u8()?, u32::from_be_bytes(cursor.array()?));
+    let packed = (i64::from(high) << 32 | i64::from(low)) - (1 << 39);
     let micro = fraction(cursor, digits)?;
     if packed < 0 {
         return Err(Fault::corrupt("a DATETIME before the year 0"));
@@ -194,7 +217,7 @@ pub fn time_decimal(cursor: &mut Cursor<'_>) -> Read<Held<i64>> {
     Ok(Held::Value(if value < 0 { -micros } else { micros }))
 }
 
-fn clock(hour: i64, minute: i64, second: i64) -> i64 {
+pub fn clock(hour: i64, minute: i64, second: i64) -> i64 {
     (hour * 3600 + minute * 60 + second) * MICROS
 }
 

@@ -8,7 +8,7 @@ use arrow_array::ArrayRef;
 
 use super::cells::Values;
 use super::fault::Read;
-use super::lanes::{Broken, Lane, take_strings};
+use super::lanes::{Broken, Lane};
 use super::notes::Notes;
 use super::strings::Strings;
 use super::texts::push_utf8;
@@ -44,7 +44,7 @@ impl Utf8Lane {
 
 impl Lane for Utf8Lane {
     fn take(&mut self, values: Values<'_>, notes: &mut Notes) -> Result<(), Broken> {
-        take_strings(&mut self.strings, values, |bytes, strings| strings.push(bytes))?;
+        self.strings.take(values, 0)?;
         if self.strings.bytes_from(self.checked) >= STRETCH_BYTES {
             let row = values.len().saturating_sub(1);
             self.check(notes).map_err(|fault| Broken { row, fault })?;

@@ -32,24 +32,36 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-fn two(out: &mut Vec<u8>, value: i64) {
+/// The digits of a number below 100.
+fn two(value: i64) -> [u8; 2] {
     let digits = u8::try_from(value).unwrap_or(0);
-    out.extend_from_slice(&[b'0' + digits / 10 % 10, b'0' + digits % 10]);
+    [b'0' + digits / 10 % 10, b'0' + digits % 10]
+}
+
+/// The digits of a fraction of a second.
+fn nine(nanos: u32) -> [u8; NANO_DIGITS as usize] {
+    let mut text = [b'0'; NANO_DIGITS as usize];
+    let mut rest = nanos;
+    for digit in text.iter_mut().rev() {
+        *digit += u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+    }
+    text
 }
 
 pub fn write_date(out: &mut Vec<u8>, days: i64) {
     let (year, month, day) = civil(days);
+    let (month, day) = (two(month), two(day));
+    let rest = [b'-', month[0], month[1], b'-', day[0], day[1]];
     if let Ok(short @ 0..=9999) = i16::try_from(year) {
-        two(out, i64::from(short / 100));
-        two(out, i64::from(short % 100));
-    } else {
-        out.extend_from_slice(if year < 0 { b"-" } else { b"" });
-        out.extend_from_slice(format!("{:04}", year.abs()).as_bytes());
+        let text = [two(i64::from(short / 100)), two(i64::from(short % 100))];
+        out.extend_from_slice(text.as_flattened());
+        out.extend_from_slice(&rest);
+        return;
     }
-    out.push(b'-');
-    two(out, month);
-    out.push(b'-');
-    two(out, day);
+    out.extend_from_slice(if year < 0 { b"-" } else { b"" });
+    out.extend_from_slice(format!("{:04}", year.abs()).as_bytes());
+    out.extend_from_slice(&rest);
 }
 
 pub fn write_datetime(out: &mut Vec<u8>, moment: Moment, digits: u32) {
@@ -61,22 +73,16 @@ pub fn write_datetime(out: &mut Vec<u8>, moment: Moment, digits: u32) {
 /// `HH:MM:SS[.f…]` of a size of time.
 pub fn write_clock(out: &mut Vec<u8>, size: Moment, digits: u32) {
     let hours = size.seconds / 3600;
+    let (minutes, seconds) = (two(size.seconds / 60 % 60), two(size.seconds % 60));
     if hours < 100 {
-        two(out, hours);
+        out.extend_from_slice(&two(hours));
     } else {
         out.extend_from_slice(itoa::Buffer::new().format(hours).as_bytes());
     }
-    out.push(b':');
-    two(out, size.seconds / 60 % 60);
-    out.push(b':');
-    two(out, size.seconds % 60);
+    out.extend_from_slice(&[b':', minutes[0], minutes[1], b':', seconds[0], seconds[1]]);
     if digits > 0 {
         out.push(b'.');
-        let mut place = 100_000_000;
-        for _ in 0..digits.min(NANO_DIGITS) {
-            out.push(b'0' + u8::try_from(size.nanos / place % 10).unwrap_or(0));
-            place /= 10;
-        }
+        out.extend_from_slice(nine(size.nanos).get(..digits.min(NANO_DIGITS) as usize).unwrap_or_default());
     }
 }
 

@@ -4,6 +4,19 @@ use arrow_buffer::i256;
 
 const MAX_DIGITS: usize = 76;
 const FAST_DIGITS: usize = 18;
+/// Of ten: a power made anew for each number takes longer than all else.
+const POWERS: [i128; 39] = powers();
+
+#[allow(clippy::indexing_slicing, reason = "checked when it is compiled")]
+const fn powers() -> [i128; 39] {
+    let mut powers = [1; 39];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+}
 
 /// A number in units of its last place.
 #[derive(Debug)]
@@ -48,7 +61,7 @@ fn read_short(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
         return None;
     }
     let mut value: i64 = 0;
-    let mut places: Option<u32> = None;
+    let mut places: Option<usize> = None;
     for byte in digits {
         match byte {
             b'0'..=b'9' => {
@@ -59,12 +72,12 @@ fn read_short(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
             _ => return None,
         }
     }
-    let missing = u32::try_from(scale).ok()?.checked_sub(places.unwrap_or(0))?;
-    if digits.is_empty() || digits.first() == Some(&b'.') || missing > 18 {
+    let missing = usize::try_from(scale).ok()?.checked_sub(places.unwrap_or(0))?;
+    if digits.is_empty() || digits.first() == Some(&b'.') || missing > FAST_DIGITS {
         return None;
     }
-    let value = i128::from(value) * 10_i128.pow(missing);
-    if value >= 10_i128.pow(u32::from(precision.min(38))) {
+    let value = i128::from(value) * POWERS.get(missing)?;
+    if value >= *POWERS.get(usize::from(precision.min(38)))? {
         return None;
     }
     Some(if negative { -value } else { value })

@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
+use arrow_buffer::NullBuffer;
+
 use super::writers::Writer;
 
 const BEFORE_TUPLE: &[u8] = b"{\"tuple\":[";
-const AFTER_TUPLE: &[u8] = b"]}";
+const AFTER_TUPLE: &[u8] = b"]";
+const AFTER_ROW: &[u8] = b"}";
 const TAIL: &[u8] = b"]}";
 
 /// How much goes into one message. A row that is larger alone still gets its message.
@@ -17,8 +20,8 @@ pub struct Limits {
 
 /// The tuples of all rows with commas between those of one message. Head and tail are added when a message is put together, so
 /// that the head, often the longest part, is copied once.
-pub struct Messages<'a> {
-    head: &'a [u8],
+pub struct Messages {
+    head: Vec<u8>,
     tuples: Vec<u8>,
     cuts: Vec<Cut>,
 }
@@ -28,17 +31,19 @@ struct Cut {
     tuples: Range<usize>,
 }
 
-impl Messages<'_> {
-    pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
-        self.cuts.iter().map(|cut| Message {
-            first_row: cut.first_row,
-            parts: [self.head, self.tuples.get(cut.tuples.clone()).unwrap_or_default(), TAIL],
-        })
+impl Messages {
+    /// The first row of each message.
+    pub fn first_rows(&self) -> impl Iterator<Item = usize> {
+        self.cuts.iter().map(|cut| cut.first_row)
+    }
+
+    pub fn get(&self, number: usize) -> Option<Message<'_>> {
+        let tuples = self.tuples.get(self.cuts.get(number)?.tuples.clone())?;
+        Some(Message { parts: [&self.head, tuples, TAIL] })
     }
 }
 
 pub struct Message<'a> {
-    pub first_row: usize,
     parts: [&'a [u8]; 3],
 }
 
@@ -57,9 +62,23 @@ impl Message<'_> {
     }
 }
 
+/// What a row has besides its tuple: a member of this name, where the value is not null.
+pub struct Beside {
+    /// The member's name as JSON, with the comma before it and the colon behind it.
+    pub name: Vec<u8>,
+    pub nulls: Option<NullBuffer>,
+    pub writer: Box<dyn Writer>,
+}
+
+/// The values of a row: those of its tuple, and those beside it.
+pub struct Writers {
+    pub tuple: Vec<Box<dyn Writer>>,
+    pub beside: Vec<Beside>,
+}
+
 /// `head` goes up to and with the `[` of the payload.
-pub fn encode<'a>(head: &'a [u8], writers: &[Box<dyn Writer>], rows: usize, limits: Limits) -> Messages<'a> {
-    let mut tuples = Vec::with_capacity(rows * writers.len() * 12);
+pub fn encode(head: &[u8], writers: &Writers, rows: usize, limits: Limits) -> Messages {
+    let mut tuples = Vec::with_capacity(rows * writers.tuple.len() * 12);
     let mut cuts = Vec::new();
     let (mut first_row, mut start) = (0, 0);
     for row in 0..rows {
@@ -68,7 +87,7 @@ pub fn encode<'a>(head: &'a [u8], writers: &[Box<dyn Writer>], rows: usize, limi
             tuples.push(b',');
         }
         let tuple = tuples.len();
-        write_tuple(&mut tuples, writers, row);
+        write_row(&mut tuples, writers, row);
         let too_long = head.len() + tuples.len() - start + TAIL.len() > limits.bytes;
         if row > first_row && (row - first_row >= limits.rows || too_long) {
             cuts.push(Cut { first_row, tuples: start..before });
@@ -79,16 +98,23 @@ pub fn encode<'a>(head: &'a [u8], writers: &[Box<dyn Writer>], rows: usize, limi
     if rows > 0 {
         cuts.push(Cut { first_row, tuples: start..tuples.len() });
     }
-    Messages { head, tuples, cuts }
+    Messages { head: head.to_vec(), tuples, cuts }
 }
 
-fn write_tuple(out: &mut Vec<u8>, writers: &[Box<dyn Writer>], row: usize) {
+fn write_row(out: &mut Vec<u8>, writers: &Writers, row: usize) {
     out.extend_from_slice(BEFORE_TUPLE);
-    for (field, writer) in writers.iter().enumerate() {
+    for (field, writer) in writers.tuple.iter().enumerate() {
         if field > 0 {
             out.push(b',');
         }
         writer.write(row, out);
     }
     out.extend_from_slice(AFTER_TUPLE);
+    for member in &writers.beside {
+        if member.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
+            out.extend_from_slice(&member.name);
+            member.writer.write(row, out);
+        }
+    }
+    out.extend_from_slice(AFTER_ROW);
 }

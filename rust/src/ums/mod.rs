@@ -18,7 +18,7 @@ mod encode;
 mod lanes;
 mod parse;
 pub mod python;
-mod text;
+pub(crate) mod text;
 mod tuples;
 mod walk;
 mod writers;

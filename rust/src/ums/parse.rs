@@ -56,6 +56,13 @@ pub struct Parser {
     open: Vec<Open>,
 }
 
+/// A schema of which the plan is known, or where it stands.
+#[derive(Clone)]
+enum Schema {
+    Known(usize),
+    At(Range<usize>),
+}
+
 /// How far `read` came.
 pub enum Step {
     Done,
@@ -201,27 +208,28 @@ impl Parser {
         Ok(kind)
     }
 
-    /// Where the schema is. One that is the same as the last is not read, only compared.
-    fn schema(&mut self, walk: &mut Walk<'_>) -> Read<Range<usize>> {
+    /// One that is the same as the last is not read, only compared.
+    fn schema(&self, walk: &mut Walk<'_>) -> Read<Schema> {
         let start = walk.value_start()?;
-        let known = self.last_schema.0.len();
-        if known > 0 && walk.rest_from(start).starts_with(&self.last_schema.0) {
-            walk.jump(start + known);
-            return Ok(start..start + known);
+        let (known, plan) = &self.last_schema;
+        if !known.is_empty() && walk.rest_from(start).starts_with(known) {
+            walk.jump(start + known.len());
+            return Ok(Schema::Known(*plan));
         }
         if walk.peek()? != Peek::Object {
             return fault(start, "schema is no object");
         }
         walk.skip()?;
-        Ok(start..walk.at())
+        Ok(Schema::At(start..walk.at()))
     }
 
-    /// The number of the schema's plan, or the schema back when it has none yet.
-    fn plan(&mut self, walk: &Walk<'_>, schema: Range<usize>) -> Result<usize, Range<usize>> {
+    /// The number of the schema's plan, or where the schema stands when it has none yet.
+    fn plan(&mut self, walk: &Walk<'_>, schema: Schema) -> Result<usize, Range<usize>> {
+        let schema = match schema {
+            Schema::Known(plan) => return Ok(plan),
+            Schema::At(range) => range,
+        };
         let bytes = walk.data.get(schema.clone()).unwrap_or_default();
-        if bytes == &*self.last_schema.0 {
-            return Ok(self.last_schema.1);
-        }
         let plan = *self.by_schema.get(bytes).ok_or(schema)?;
         self.last_schema = (bytes.into(), plan);
         Ok(plan)

@@ -2,52 +2,96 @@
 
 use std::ops::Range;
 
-use arrow_array::{Array, StructArray};
+use arrow_array::{Array, ArrayRef, StructArray};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use super::encode::{Limits, encode};
+use super::encode::{Beside, Limits, Messages, Writers, encode};
 use super::lanes::new_lane;
 use super::parse::{Found, Kind, Parser, Step};
+use super::text;
 use super::tuples::{Plan, SYSTEM_COLUMNS, Target};
 use super::walk::Fault;
-use super::writers::{Form, new_writer};
+use super::writers::{Form, Writer, new_writer};
 use crate::border;
 
-/// The messages of a batch and the number of each one's first row.
+/// Column of the batch, form of its values by name (`Form`), digits of seconds.
+type Field = (usize, String, u32);
+
+/// The messages of a batch, in its order.
 ///
-/// `fields`: column of the batch, its form (`Form`) by name, digits of seconds. `TypeError` for a type that UMS has no form for.
+/// `fields`: the values of tuples. `beside`: members of rows besides their tuple, by name. `TypeError` for a type that UMS has no
+/// form for.
 #[pyfunction]
-#[pyo3(signature = (batch, head, fields, *, max_rows, max_bytes))]
+#[pyo3(signature = (batch, head, fields, beside, *, max_rows, max_bytes))]
 #[allow(clippy::needless_pass_by_value, reason = "the form of a Python argument")]
-pub fn encode_ums<'py>(
-    py: Python<'py>,
-    batch: &Bound<'py, PyAny>,
+pub fn encode_ums(
+    py: Python<'_>,
+    batch: &Bound<'_, PyAny>,
     head: &[u8],
-    fields: Vec<(usize, String, u32)>,
+    fields: Vec<Field>,
+    beside: Vec<(String, Field)>,
     max_rows: usize,
     max_bytes: usize,
-) -> PyResult<Vec<(Bound<'py, PyBytes>, usize)>> {
+) -> PyResult<UmsMessages> {
     let columns = StructArray::from(border::import_batch(batch)?);
-    let writers = fields.iter().map(|(column, form, digits)| {
-        let array =
-            columns.columns().get(*column).ok_or_else(|| PyValueError::new_err(format!("no column {column}")))?;
-        let form = Form { quoted: form == "quoted", dbus_id: form == "dbus_id", digits: *digits };
-        new_writer(array, form)
-            .ok_or_else(|| PyTypeError::new_err(format!("no values of type {} are written", array.data_type())))
+    let tuple = fields.iter().map(|field| Ok(writer_of(&columns, field)?.1)).collect::<PyResult<Vec<_>>>()?;
+    let beside = beside.iter().map(|(name, field)| {
+        let (array, writer) = writer_of(&columns, field)?;
+        let mut member = vec![b','];
+        text::quoted(&mut member, name.as_bytes());
+        member.push(b':');
+        Ok(Beside { name: member, nulls: array.logical_nulls(), writer })
     });
-    let writers = writers.collect::<PyResult<Vec<_>>>()?;
+    let writers = Writers { tuple, beside: beside.collect::<PyResult<Vec<_>>>()? };
     let limits = Limits { rows: max_rows.max(1), bytes: max_bytes };
     let messages = py.detach(|| encode(head, &writers, columns.len(), limits));
-    let whole = messages.iter().map(|message| {
+    Ok(UmsMessages { messages, next: 0 })
+}
+
+/// An iterator. A message is put together when it is asked for: who sends one after the other needs no memory for all of them, which with a
+/// row in each are mostly heads, and fetching that memory from the system takes longer than filling it.
+#[pyclass(module = "headrace._native")]
+pub struct UmsMessages {
+    messages: Messages,
+    next: usize,
+}
+
+#[pymethods]
+impl UmsMessages {
+    /// The number of each message's first row (`i64` in the machine's order, one after the other).
+    #[getter]
+    fn first_rows<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let numbers = self.messages.first_rows().map(|row| i64::try_from(row).unwrap_or(i64::MAX));
+        PyBytes::new(py, &numbers.flat_map(i64::to_ne_bytes).collect::<Vec<_>>())
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some(message) = self.messages.get(self.next) else { return Ok(None) };
         let fill = |memory: &mut [u8]| {
             message.copy_to(memory);
             Ok(())
         };
-        Ok((PyBytes::new_with(py, message.len(), fill)?, message.first_row))
-    });
-    whole.collect()
+        let whole = PyBytes::new_with(py, message.len(), fill)?;
+        self.next += 1;
+        Ok(Some(whole))
+    }
+}
+
+fn writer_of<'a>(
+    columns: &'a StructArray,
+    (column, form, digits): &Field,
+) -> PyResult<(&'a ArrayRef, Box<dyn Writer>)> {
+    let array = columns.columns().get(*column).ok_or_else(|| PyValueError::new_err(format!("no column {column}")))?;
+    let form = Form { quoted: form == "quoted", dbus_id: form == "dbus_id", digits: *digits };
+    let writer = new_writer(array, form)
+        .ok_or_else(|| PyTypeError::new_err(format!("no values of type {} are written", array.data_type())))?;
+    Ok((array, writer))
 }
 
 /// Messages into batches. `plan` is called for a schema that was not seen before.

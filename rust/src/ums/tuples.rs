@@ -19,6 +19,10 @@ const ID_OFFSETS: i128 = 1_000_000_000_000;
 /// `_ums_id_`, `_ums_ts_`, `_ums_op_`, `_ums_commit_ts_`, `_ums_raw_`.
 pub const SYSTEM_COLUMNS: usize = 5;
 
+/// Members that a row may have besides its tuple, where the dialect has no field for them.
+const COMMIT_TS: &str = "_ums_commit_ts_";
+const RAW: &str = "_ums_raw_";
+
 /// Where a field's values go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -109,26 +113,32 @@ impl Tuples<'_> {
     }
 
     pub fn row(&mut self, walk: &mut Walk<'_>) -> Read<()> {
+        let rows = self.group.system.ts.len();
         let mut found = false;
+        let mut start = walk.at();
+        let mut beside = Beside::default();
         let mut more = walk.object_key()?;
         while let Some(key) = more {
-            if key == "tuple" {
-                if found {
-                    return fault(walk.at(), "a second tuple in a row");
+            match key {
+                "tuple" if found => return fault(walk.at(), "a second tuple in a row"),
+                "tuple" => {
+                    found = true;
+                    start = walk.at();
+                    self.tuple(walk, &mut beside.raw)?;
                 }
-                found = true;
-                self.tuple(walk)?;
-            } else {
-                walk.skip()?;
+                RAW => {
+                    let peek = walk.peek()?;
+                    beside.raw = walk.scalar(peek)?.map(str::to_owned);
+                }
+                COMMIT_TS => beside.commit_ts = Some(instant(walk)?),
+                _ => walk.skip()?,
             }
             more = walk.next_key()?;
         }
-        if found { Ok(()) } else { fault(walk.at(), "a row without a tuple") }
+        if found { self.complete(rows, beside, start) } else { fault(walk.at(), "a row without a tuple") }
     }
 
-    fn tuple(&mut self, walk: &mut Walk<'_>) -> Read<()> {
-        let rows = self.group.system.ts.len();
-        let mut raw = None;
+    fn tuple(&mut self, walk: &mut Walk<'_>, raw: &mut Option<String>) -> Read<()> {
         let mut fields = 0;
         let start = walk.at();
         let mut more = walk.enter_array("tuple")?;
@@ -139,7 +149,7 @@ impl Tuples<'_> {
             match *target {
                 Target::Skip => walk.skip_known(peek)?,
                 Target::Column(column) => self.value(walk, peek, column, fields)?,
-                Target::Raw => raw = walk.scalar(peek)?.map(str::to_owned),
+                Target::Raw => *raw = walk.scalar(peek)?.map(str::to_owned),
                 system => self.system_value(walk, peek, system, fields)?,
             }
             fields += 1;
@@ -149,13 +159,18 @@ impl Tuples<'_> {
             let wanted = self.plan.targets.len();
             return fault(start, format!("a tuple of {fields} values where the schema has {wanted} fields"));
         }
+        Ok(())
+    }
+
+    /// The commit time and the values beyond their types, which may stand in the tuple or beside it.
+    fn complete(&mut self, rows: usize, beside: Beside, start: usize) -> Read<()> {
         let ts = self.group.system.ts.last().copied().filter(|_| self.group.system.ts.len() > rows);
         let Some(ts) = ts else { return fault(start, "a row without a time") };
         *self.commit_ts_us = ts.max(*self.commit_ts_us);
         if self.group.system.commit_ts.len() == rows {
-            self.group.system.commit_ts.push(*self.commit_ts_us);
+            self.group.system.commit_ts.push(beside.commit_ts.unwrap_or(*self.commit_ts_us));
         }
-        self.raw(raw, start)
+        self.raw(beside.raw, start)
     }
 
     fn value(&mut self, walk: &mut Walk<'_>, peek: Peek, column: usize, field: usize) -> Read<()> {
@@ -215,6 +230,22 @@ impl Tuples<'_> {
         }
         self.beyond.clear();
         Ok(())
+    }
+}
+
+/// What a row has besides its tuple.
+#[derive(Default)]
+struct Beside {
+    commit_ts: Option<i64>,
+    raw: Option<String>,
+}
+
+fn instant(walk: &mut Walk<'_>) -> Read<i64> {
+    let peek = walk.peek()?;
+    let at = walk.at();
+    match walk.scalar(peek)?.and_then(|text| timestamp_value(text, MICROS)) {
+        Some(ts) => Ok(ts),
+        None => fault(at, format!("{COMMIT_TS} is no time")),
     }
 }
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from headrace.capture.position import FILE_START, BinlogPosition, first_event_seconds, newest_before
-from headrace.codec.binlog import skim_file
+from headrace.codec.binlog import CHUNK_BYTES, HEAD_BYTES, skim_file
 from headrace.errors import ConfigError, SourceError, storage_error
 
 _MAGIC = b"\xfebin"
-_CHUNK_BYTES = 8 << 20
-_HEAD_BYTES = 4096
-"""More than enough for the format description event, which stands first in every file."""
 
 
 class BinlogFiles:
@@ -21,7 +19,7 @@ class BinlogFiles:
 
     def __init__(self, pattern: Path) -> None:
         self._pattern = pattern
-        self._buffer = bytearray(_CHUNK_BYTES)
+        self._buffer = bytearray(CHUNK_BYTES)
         self._full_at: BinlogPosition | None = None
 
     def check(self) -> None:
@@ -34,10 +32,14 @@ class BinlogFiles:
             raise ConfigError(f"no binlog files match {self._pattern}", fix="correct `files` of the source")
         return BinlogPosition(names[0], FILE_START)
 
-    def paths(self) -> list[Path]:
-        """All files, in their order."""
-        self.first_position()
-        return [self._path(name) for name in self._names()]
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return name in self._names()
+
+    def paths_from(self, name: str) -> list[Path]:
+        """A file and those behind it, in their order."""
+        names = self._names()
+        return [self._path(each) for each in names[names.index(name) :]]
 
     def last_position(self) -> BinlogPosition:
         self.first_position()
@@ -49,7 +51,7 @@ class BinlogFiles:
         return BinlogPosition(newest_before(self._names(), time, self._begun_at), FILE_START)
 
     def _begun_at(self, name: str) -> int:
-        return first_event_seconds(self._read(name, FILE_START, _HEAD_BYTES))
+        return first_event_seconds(self._read(name, FILE_START, HEAD_BYTES))
 
     def after(self, name: str) -> str | None:
         """The file that follows `name`; None when it is the newest. SourceError when `name` itself is gone."""
@@ -62,7 +64,8 @@ class BinlogFiles:
         if _number(names[at]) != _number(name) + 1:
             raise SourceError(
                 f"between {name} and {names[at]} binlog files are missing in {self._pattern.parent}",
-                fix="copy the missing files there; capture then goes on with the next one",
+                fix="copy the missing files there, and capture goes on with the next one; if they are lost, let it go on behind them"
+                f" (`headrace skip FLOW.yaml --to {names[at]}:{FILE_START}`) and load the tables again",
             )
         return names[at]
 
@@ -84,7 +87,7 @@ class BinlogFiles:
 
     def head(self, name: str) -> bytes:
         """The first bytes of a file, its format description among them."""
-        return bytes(self._read(name, 0, _HEAD_BYTES))
+        return bytes(self._read(name, 0, HEAD_BYTES))
 
     def read(self, position: BinlogPosition) -> memoryview:
         """Bytes from `position` on, up to a chunk; empty at the end of the file. Valid until the next call.
@@ -121,15 +124,31 @@ class BinlogFiles:
     def _gone(self, name: str) -> SourceError:
         return SourceError(
             f"the binlog file {name}, where capture stopped, is not among {self._pattern}",
-            fix="bring the file back, or reload the tables: changes in missing files cannot be known",
+            fix="bring the file back, then start again",
         )
 
     def _path(self, name: str) -> Path:
         return self._pattern.parent / name
 
     def _names(self) -> list[str]:
-        found = [path.name for path in self._pattern.parent.glob(self._pattern.name) if path.suffix[1:].isdecimal()]
-        return sorted(found, key=_number)
+        found = [path for path in self._pattern.parent.glob(self._pattern.name) if path.suffix[1:].isdecimal()]
+        if logs := mixed(found):
+            raise ConfigError(
+                f"files of several logs match {self._pattern}: {', '.join(logs)}",
+                fix="let `files` of a source match the files of one server's log",
+            )
+        return sorted((path.name for path in found), key=_number)
+
+
+def mixed(paths: Iterable[Path]) -> list[str]:
+    """The names of the logs that recorded files are of, without numbers, when there are several; none for files of one log."""
+    logs = sorted({path.stem for path in paths})
+    return logs if len(logs) > 1 else []
+
+
+def in_order(paths: Iterable[Path]) -> list[Path]:
+    """Files of one log by their numbers."""
+    return sorted(paths, key=lambda path: _number(path.name))
 
 
 def _number(name: str) -> int:

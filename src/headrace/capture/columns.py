@@ -32,6 +32,8 @@ class ColumnDefinition:
     """The column behind which it is put; empty: FIRST; None: the statement does not say it."""
     ends_row: bool = False
     """GENERATED ALWAYS AS ROW END."""
+    compressed: bool = False
+    """MariaDB's COMPRESSED."""
 
     def defined(self, charset: str | None) -> DefinedColumn:
         """As the decoder needs it, in a table of this character set."""
@@ -100,6 +102,7 @@ def read_column(cursor: Cursor) -> ColumnDefinition:
         KeyDefinition(found.key, (name,), tells_rows_apart=True) if found.key is not None else None,
         found.after,
         found.ends_row,
+        found.compressed,
     )
 
 
@@ -137,7 +140,7 @@ class _Attributes:
         self.default: tuple[Token, ...] | None = None
         self.key: str | None = "" if serial else None
         self.after: str | None = None
-        self.ends_row = False
+        self.ends_row = self.compressed = False
 
     def read(self, cursor: Cursor) -> None:
         if _opens(cursor):
@@ -150,9 +153,14 @@ class _Attributes:
             self.default = _default(cursor)
         elif cursor.any_of("UNSIGNED", "ZEROFILL"):
             self.unsigned = True
+        elif cursor.accept("COMPRESSED"):
+            self.compressed = True
         elif cursor.any_of("AUTO_INCREMENT", "GENERATED", "AS"):
             self.computed = True
-            self.ends_row = self.ends_row or cursor.accept("ROW", "END")
+            if cursor.accept("ROW", "END"):
+                self.nullable, self.ends_row = False, True
+            elif cursor.accept("ROW", "START"):
+                self.nullable = False
         elif not self._key(cursor) and not self._place(cursor) and not self._charset(cursor):
             cursor.accept("COMMENT")
             cursor.take()
@@ -202,6 +210,22 @@ def read_charset(cursor: Cursor) -> str | None:
     cursor.mark("=")
     name = cursor.name().lower()
     return None if name == "default" else name
+
+
+def default_charset(cursor: Cursor) -> str | None:
+    """The default character set among the options that fill the rest, up to partitions or a query."""
+    charset = collation_charset = None
+    while cursor.next is not END and not cursor.any_of("PARTITION", "SELECT", "AS"):
+        found = read_charset(cursor)
+        if found is not None:
+            charset = found
+        elif cursor.accept("COLLATE"):
+            cursor.mark("=")
+            collation_charset = charset_of_collation(cursor.name())
+        else:
+            cursor.accept("COMMENT")
+            cursor.take()
+    return charset or collation_charset
 
 
 def _default(cursor: Cursor) -> tuple[Token, ...]:

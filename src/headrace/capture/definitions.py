@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
-from headrace.capture.ddl import Change, Ddl, Effect, read
+from headrace.capture.columns import ColumnDefinition
+from headrace.capture.ddl import Change, Ddl, Effect
+from headrace.capture.ddl_statements import read
 from headrace.capture.definition import TableDefinition
 from headrace.capture.position import BinlogPosition
 from headrace.capture.tokens import UnreadableError
 from headrace.codec import binlog
-from headrace.codec.binlog import BinlogReader, Decoded, decode_file
+from headrace.codec.binlog import BinlogReader, Decoded, LogFile, decode_file
 
 Name = tuple[str, str]
 """Schema and table."""
@@ -87,6 +89,13 @@ class Definitions:
 
     def learn_charset(self, schema: str, from_id: int, charset: str | None) -> None:
         self.changed |= _put(self._charsets.setdefault(schema, []), from_id, charset)
+
+    def forget_from(self, id_: int) -> None:
+        """From a position on nothing is known of before, for statements were not read. What was learned since stays."""
+        for name in self.names():
+            self.changed |= _put(self._tables[name], id_, None)
+        for entries in self._charsets.values():
+            self.changed |= _put(entries, id_, None)
 
     def statement(self, changes: Sequence[Change], ddl: Ddl) -> None:
         """Takes in what a statement does (ddl.read)."""
@@ -161,14 +170,34 @@ class Definer:
             self._told[name] = definition
 
 
-def decode_defined(reader: BinlogReader, definitions: Definitions, file: BinaryIO, name: str) -> Iterator[Decoded]:
-    """Decodes a recorded file as `decode_file` does, with what is known of its tables, and what its statements make of them."""
+def decode_defined(
+    reader: BinlogReader,
+    definitions: Definitions,
+    file: LogFile,
+    name: str,
+    *,
+    start: BinlogPosition | None = None,
+    skip_until_us: int | None = None,
+) -> Iterator[Decoded]:
+    """Decodes a recorded file as `decode_file` does, from its beginning or from `start`, with what is known of its tables, and
+    what its statements make of them."""
     definer = Definer(reader, definitions)
     suffix = name.rpartition(".")[2]
-    definer.at(BinlogPosition(name, 0).id if suffix.isdecimal() else BEFORE_ALL)
-    for decoded in decode_file(reader, file, name):
+    offset, expanded = (start.offset, start.expanded) if start is not None else (0, 0)
+    definer.at(BinlogPosition(name, offset, expanded).id if suffix.isdecimal() else BEFORE_ALL)
+    for decoded in decode_file(reader, file, name, offset=offset, expanded=expanded, skip_until_us=skip_until_us):
         definer.take_in(decoded)
         yield decoded
+
+
+def defined(schema: str, table: str, sql: str) -> tuple[TableDefinition | None, tuple[ColumnDefinition, ...]]:
+    """What a server's own CREATE TABLE defines: as the decoder needs it (None: it cannot be read), and as it is written."""
+    statement = Ddl(schema, sql, 1, 0)
+    changes = read(statement)
+    found = Definitions(lambda _schema, _table: True)
+    found.statement(changes, statement)
+    written = [column for change in changes for column in change.columns]
+    return found.newest((schema, table)), tuple(written)
 
 
 def _at(entries: list[tuple[int, _T | None]], id_: int) -> _T | None:

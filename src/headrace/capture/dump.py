@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.capture.ddl import Ddl, read_tokens
+from headrace.capture.ddl import Ddl
+from headrace.capture.ddl_statements import read_tokens
 from headrace.capture.definitions import BEFORE_ALL, Definitions
 from headrace.capture.tokens import Cursor, Token, tokens
 from headrace.errors import ConfigError

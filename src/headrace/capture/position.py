@@ -2,7 +2,7 @@
 
 It travels as the position of the marks on the log (ums/change.py)::
 
-    {"file": "binlog.000012", "offset": 4711, "expanded": 0, "gtids": "…:1-815", "server": "…", "renumbered": 0}
+    {"file": "binlog.000012", "offset": 4711, "expanded": 0, "gtids": "…:1-815", "server": "…", "renumbered": 0, "behind_gap": false}
 
 The place names bytes of one server's files. `gtids` names the transactions before it, which every server of a replication group
 knows: they lead to the same point in another server's log. Its files have other numbers, so `renumbered` is chosen such that the
@@ -17,11 +17,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from headrace.codec.binlog import GtidSet
 from headrace.ums.change import Mark
 
 FILE_START = 4
 """Where the first event of a file is, behind its magic number."""
-_FILE_IDS = 10**12
+FILE_IDS = 10**12
+"""Ids of a file are from its number times this on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class BinlogPosition:
     """Whose file it is; empty in recorded files."""
     renumbered: int = 0
     """What is added to the number of the file, and of those that follow, in ids."""
+    behind_gap: bool = False
+    """What stands before it was not read (`headrace skip`): what tables are from here on is not known from there."""
 
     @classmethod
     def of(cls, mark: Mark) -> BinlogPosition:
@@ -64,13 +68,29 @@ class BinlogPosition:
     @property
     def id(self) -> int:
         """The `_ums_id_` that a change at this place has."""
-        return (self.file_number + self.renumbered) * _FILE_IDS + self.offset + self.expanded
+        return (self.file_number + self.renumbered) * FILE_IDS + self.offset + self.expanded
+
+    def is_behind(self, goal: BinlogPosition) -> bool:
+        """Whether nothing before `goal` comes any more: by place or by name, as a server that is asked by GTIDs does not send
+        the last places of its log when nothing happened there."""
+        if self.server == goal.server and self.order >= goal.order:
+            return True
+        return bool(goal.gtids and self.gtids) and GtidSet(goal.gtids) <= GtidSet(self.gtids)
 
     def on_another_server(self, server: str, first_file: str) -> BinlogPosition:
         """The same point in the log of another server whose oldest file is `first_file`: to be looked for by `gtids`."""
-        there = BinlogPosition(first_file, FILE_START, gtids=self.gtids, server=server)
-        renumbered = self.file_number + self.renumbered + 1 - there.file_number
-        return replace(there, renumbered=renumbered)
+        return BinlogPosition(first_file, FILE_START, gtids=self.gtids, server=server).in_new_files_after(self)
+
+    def behind(self, other: BinlogPosition) -> BinlogPosition:
+        """This position with ids above those before `other`, which is where capture stopped."""
+        if self.server != other.server or self.order < other.order:
+            return self.in_new_files_after(other)
+        same_file = self.file_number == other.file_number
+        return replace(self, renumbered=other.renumbered, expanded=other.expanded if same_file else self.expanded)
+
+    def in_new_files_after(self, other: BinlogPosition) -> BinlogPosition:
+        """This position in files that are renumbered, so that their ids are above those of the file of `other`."""
+        return replace(self, renumbered=other.file_number + other.renumbered + 1 - self.file_number)
 
 
 def first_event_seconds(events: bytes | memoryview) -> int:

@@ -1,74 +1,46 @@
 """The network side of MySQL/MariaDB capture: a connection that asks the server for its binlog as a replica would.
 
-PyMySQL carries connection, TLS and authentication. Once the dump has been asked for, the raw bytes of the socket go to the
-native decoder in large pieces, which also takes the packets apart; nothing in Python touches a single event.
+Once the dump has been asked for, the raw bytes of the connection go to the native decoder; nothing in Python touches a single
+event.
 """
 
 from __future__ import annotations
 
-import select
 import socket
-import ssl
 import struct
-import time
 import zlib
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import pymysql
-from pymysql.constants import CR, ER
-
-from headrace.capture.mysql_config import Tls
+from headrace.capture.connection import GRANTS, Address, Connection
 from headrace.capture.position import FILE_START, BinlogPosition, first_event_seconds, newest_before
 from headrace.codec.binlog import GtidSet
-from headrace.errors import ConfigError, HeadraceError, RetryableError, SourceError
+from headrace.errors import ConfigError, SourceError
 
-_BUFFER_BYTES = 4 << 20
 _COM_REGISTER_SLAVE = 0x15
 _COM_BINLOG_DUMP = 0x12
 _COM_BINLOG_DUMP_GTID = 0x1E
 _FORMAT_DESCRIPTION = 15
 _SEND_ANNOTATE_ROWS = 0x02
 _HEARTBEAT_S = 10
-_READ_TIMEOUT_S = 3 * _HEARTBEAT_S
+_SILENCE_S = 3 * _HEARTBEAT_S
 _LAST_OFFSET = 0xFFFF_FFFF
 
-_GRANTS = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{user}'@'%'  (on MariaDB: REPLICATION SLAVE, BINLOG MONITOR)"
-_WRONG_SETTINGS = {
-    "log_bin": ("ON", "start the server with --log-bin"),
-    "binlog_format": (
-        "ROW",
-        "SET GLOBAL binlog_format = 'ROW' and put binlog_format=ROW into the server's configuration",
-    ),
-    "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL' and put it into the server's configuration"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is and who asks."""
-
-    host: str
-    port: int
-    user: str
-    password: str
-    server_id: int
-    tls: Tls | None = None
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+OWN_HOST = socket.gethostname()[:60]
+"""The host that servers are told when a replica registers."""
 
 
 class Replica:
     """One connection to a server; first asks questions, then becomes a stream of binlog bytes."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, server_id: int) -> None:
+        """`server_id`: under which the server knows this replica."""
         self._address = address
-        self._connection: pymysql.Connection[Any] | None = None
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._filled = 0
-        self._heard_at = 0.0
+        self._server_id = server_id
+        self.connection = self._connection = Connection(address)
+        """For other questions than those below."""
         self.server = ""
         """Which server answers: the same on every connection to it, another for every other server."""
         self.names_transactions = False
@@ -76,55 +48,38 @@ class Replica:
 
     def connect(self) -> None:
         """Connects and logs in; RetryableError when the server is away, ConfigError when it refuses the login."""
-        address = self._address
-        try:
-            self._connection = pymysql.connect(
-                host=address.host,
-                port=address.port,
-                user=address.user,
-                # As bytes: PyMySQL would encode text as latin1.
-                password=address.password.encode(),
-                connect_timeout=10,
-                read_timeout=_READ_TIMEOUT_S,
-                write_timeout=10,
-                charset="utf8mb4",
-                autocommit=True,
-                **_tls_arguments(address.tls),
-            )
-        except pymysql.MySQLError as error:
-            raise self._error("connect to", error) from error
-        except OSError as error:
-            raise ConfigError(
-                f"could not encrypt the connection to {address}: {error}",
-                fix="check the files in `tls` of the source, and that the server's certificate is for this host",
-            ) from error
-        self._learn_the_server()
+        self._connection.connect()
+        if self._connection.is_mariadb:
+            self.server, self.names_transactions = f"server_id {self._value('SELECT @@server_id')}", True
+        else:
+            uuid, mode = self._rows("SELECT @@server_uuid, @@gtid_mode")[0]
+            self.server, self.names_transactions = str(uuid), mode == "ON"
 
-    def check_settings(self) -> None:
-        """SourceError when the server does not write its log so that it can be captured; says every wrong setting at once."""
-        found = {
-            name: str(value)
-            for name, value in self._rows(
-                "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'binlog_row_image')"
-            )
-        }
-        replicates = not self._is_mariadb or bool(self._value("SELECT @@gtid_slave_pos"))
-        updates = self._rows(
-            "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_slave_updates', 'log_replica_updates')"
-        )
-        wrong = [
-            (f"{name} is {found.get(name, 'unknown to this server')}, not {wanted}", fix)
-            for name, (wanted, fix) in _WRONG_SETTINGS.items()
-            if found.get(name) != wanted
-        ]
-        if replicates and any(value == "OFF" for _, value in updates):
-            fix = "start the server with log_replica_updates=ON (MariaDB: log_slave_updates), or read the primary"
-            wrong.append((f"{updates[0][0]} is OFF: what it replicates is missing in its own log", fix))
-        if wrong:
-            raise SourceError(
-                f"{self._address}: " + "; ".join(problem for problem, _ in wrong),
-                fix="; ".join(fix for _, fix in wrong),
-            )
+    def variables(self, *names: str) -> dict[str, str]:
+        """The global settings of these names that the server knows."""
+        listed = ", ".join(f"'{name}'" for name in names)
+        rows = self._rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
+        return {str(name): str(value) for name, value in rows}
+
+    @property
+    def address(self) -> Address:
+        """Where it is, and who asks."""
+        return self._address
+
+    @property
+    def replicates(self) -> bool:
+        """Whether it may get changes from another server. MySQL shows only to users with more rights that it does not."""
+        return not self._connection.is_mariadb or bool(self._value("SELECT @@gtid_slave_pos"))
+
+    @property
+    def own_id(self) -> int:
+        """The server's own id, which no replica of it may have."""
+        return int(str(self._value("SELECT @@server_id")))
+
+    def replicas(self) -> list[tuple[int, str]]:
+        """Id and host of every replica that is connected; SourceError when the user may not see them."""
+        older = self._connection.is_mariadb or self._connection.version < (8, 1)
+        return [(int(row[0]), str(row[1])) for row in self._rows("SHOW SLAVE HOSTS" if older else "SHOW REPLICAS")]
 
     def first_position(self) -> BinlogPosition:
         """Where the oldest binlog that the server still has begins."""
@@ -132,49 +87,63 @@ class Replica:
 
     def last_position(self) -> BinlogPosition:
         """Where the server's binlog ends now."""
-        older = self._is_mariadb or self._version < (8, 2)
+        end = self.end_for_comparison()
+        if not self._connection.is_mariadb:
+            return end
+        gtids = self._value("SELECT BINLOG_GTID_POS(%s, %s)", (end.file, end.offset))
+        return replace(end, gtids=str(GtidSet(str(gtids or ""))))
+
+    def clock_us(self) -> int:
+        """The server's clock, by which it gives commit times, µs since 1970 UTC."""
+        return int(str(self._value("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")))
+
+    def end_for_comparison(self) -> BinlogPosition:
+        """As `last_position`, and cheap: MariaDB would read its log for it. Its GTIDs may be newer than the place there; those of
+        MySQL may lack the last before it, which are in the log and not yet counted as executed; the decoder passes over them when they come."""
+        status = self._status()
+        if self._connection.is_mariadb:
+            gtids = str(self._value("SELECT @@gtid_binlog_pos"))
+        else:
+            gtids = str(status[4]) if self.names_transactions else ""
+        return BinlogPosition(str(status[0]), int(str(status[1])), gtids=str(GtidSet(gtids)), server=self.server)
+
+    def writes(self, schema: str) -> bool:
+        """Whether changes in a schema come into the binlog at all, or are left out by --binlog-do-db or --binlog-ignore-db."""
+        only, ignored = (str(names).split(",") if names else [] for names in self._status()[2:4])
+        return schema in only if only else schema not in ignored
+
+    def _status(self) -> tuple[object, ...]:
+        older = self._connection.is_mariadb or self._connection.version < (8, 2)
         rows = self._rows("SHOW MASTER STATUS" if older else "SHOW BINARY LOG STATUS")
         if not rows:
             raise SourceError(f"{self._address} has no binlog", fix="start the server with --log-bin")
-        file, offset = str(rows[0][0]), int(rows[0][1])
-        if self._is_mariadb:
-            gtids = str(self._value("SELECT BINLOG_GTID_POS(%s, %s)", (file, offset)) or "")
-        else:
-            gtids = str(rows[0][4]) if self.names_transactions else ""
-        return BinlogPosition(file, offset, gtids=str(GtidSet(gtids)), server=self.server)
+        return rows[0]
 
     def position_before(self, time: datetime) -> BinlogPosition:
         """The start of the newest file that was begun before `time`; of the oldest when all are younger."""
         return replace(self.first_position(), file=newest_before(self._files(), time, self._begun_at))
 
-    def must_have(self, gtids: str) -> None:
-        """The server can go on behind these transactions: it has all of them, and still has in its log all that came after.
+    def sizes(self) -> dict[str, int]:
+        """The files of the server's binlog, oldest first, and how many bytes they have now."""
+        return {str(row[0]): int(row[1]) for row in self._rows("SHOW BINARY LOGS")}
 
-        RetryableError while it lacks some (a standby that lags), SourceError when some that follow are purged.
-        """
-        wanted = GtidSet(gtids)
-        if self._is_mariadb:
-            # Not gtid_current_pos: that has replicated transactions too, which need not be in the binlog.
-            executed, purged = str(self._value("SELECT @@gtid_binlog_pos")), ""
+    def missing_of(self, gtids: str) -> str:
+        """Those of some transactions that the server does not have in its log, and never had; empty when there are none."""
+        # Of MariaDB not gtid_current_pos: that has replicated transactions too, which need not be in the binlog.
+        executed = self._value("SELECT @@gtid_binlog_pos" if self._connection.is_mariadb else "SELECT @@gtid_executed")
+        return str(GtidSet(gtids) - GtidSet(str(executed)))
+
+    def purged_behind(self, gtids: str) -> str:
+        """The transactions that are not among `gtids` and not in the server's log any more; empty when there are none."""
+        if self._connection.is_mariadb:
+            purged = self._value("SELECT BINLOG_GTID_POS(%s, %s)", (self._files()[0], FILE_START))
         else:
-            executed, purged = self._rows("SELECT @@gtid_executed, @@gtid_purged")[0]
-        missing = wanted - GtidSet(executed)
-        if missing:
-            raise RetryableError(
-                f"{self._address} does not have all transactions that were captured: {missing} are missing",
-                fix="let it catch up with the server that was read before; if they are lost there, capture it under a new source"
-                " name and load the tables again",
-            )
-        gone = GtidSet(purged) - wanted
-        if gone:
-            raise SourceError(
-                f"{self._address} has purged transactions that were not captured yet: {gone}",
-                fix="load the tables again under a new source name; keep binlogs longer (binlog_expire_logs_seconds)",
-            )
+            purged = self._value("SELECT @@gtid_purged")
+        return str(GtidSet(str(purged or "")) - GtidSet(gtids))
 
     def describes_tables(self) -> bool:
         """Whether the server writes names, keys and character sets into its log now (binlog_row_metadata=FULL)."""
-        return self._rows("SHOW GLOBAL VARIABLES LIKE 'binlog_row_metadata'") == [("binlog_row_metadata", "FULL")]
+        return self.variables("binlog_row_metadata") == {"binlog_row_metadata": "FULL"}
 
     def tables(self) -> list[tuple[str, str]]:
         """Schema and name of every table that the user may see; views and the server's own tables left out."""
@@ -184,45 +153,45 @@ class Replica:
         )
         return [(str(schema), str(table)) for schema, table in rows]
 
+    def columns(self) -> list[tuple[str, str, str, bool]]:
+        """Schema, table, name of every column that the user may see, and whether it is of the primary key."""
+        rows = self._rows("SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_KEY FROM information_schema.COLUMNS")
+        return [(str(schema), str(table), str(column), key == "PRI") for schema, table, column, key in rows]
+
     def schema_charsets(self) -> list[tuple[str, str]]:
         """The default character set of every schema that the user may see."""
         rows = self._rows("SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA")
         return [(str(schema), str(charset)) for schema, charset in rows]
 
     def create_statement(self, schema: str, table: str) -> str | None:
-        """CREATE TABLE as the server tells it, with all that it implies; None when there is no such table any more, or the
-        user may not read it."""
-        self._rows("SET SESSION sql_mode = '', sql_quote_show_create = 1")
-        name = ".".join(f"`{part.replace('`', '``')}`" for part in (schema, table))
-        try:
-            with self._connected().cursor() as cursor:
-                cursor.execute(f"SHOW CREATE TABLE {name}")
-                row = cursor.fetchone()
-        except pymysql.MySQLError as error:
-            if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR):
-                return None
-            raise self._error(f"read the definition of {schema}.{table} at", error) from error
-        return None if row is None else str(row[1])
+        """As `Connection.create_statement`."""
+        return self._connection.create_statement(schema, table)
+
+    def write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """As `Connection.write`."""
+        self._connection.write(statement, rows)
 
     def start_dump(self, position: BinlogPosition) -> None:
         """Asks for everything from `position` on, by GTIDs where it has them; from now on only `read` makes sense."""
-        connection = self._connected()
         heartbeat_ns = _HEARTBEAT_S * 1_000_000_000
         self._rows(f"SET @master_heartbeat_period = {heartbeat_ns}, @source_heartbeat_period = {heartbeat_ns}")
         self._rows("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
         self._rows("SET @mariadb_slave_capability = 4")
-        server_id = self._address.server_id
-        host = socket.gethostname().encode()[:60]
-        register = struct.pack("<IB", server_id, len(host)) + host + b"\0\0" + struct.pack("<HII", 0, 0, 0)
-        command, arguments = self._dump_command(position)
+        self.register()
+        self._connection.command(*self._dump_command(position), "ask for the log of")
+        self._connection.stream(_SILENCE_S)
+
+    def register(self) -> None:
+        """Makes this connection known as a replica; SourceError when the user may not be one."""
+        host = OWN_HOST.encode()
+        names = struct.pack("<IB", self._server_id, len(host)) + host + b"\0\0"
+        action = "register as a replica at"
+        self._connection.command(_COM_REGISTER_SLAVE, names + struct.pack("<HII", 0, 0, 0), action)
         try:
-            # These two commands have no public face in PyMySQL.
-            connection._execute_command(_COM_REGISTER_SLAVE, register)  # type: ignore[attr-defined]
-            connection._read_packet()  # type: ignore[no-untyped-call]
-            self._heard_at = time.monotonic()
-            connection._execute_command(command, arguments)  # type: ignore[attr-defined]
-        except pymysql.MySQLError as error:
-            raise self._error("register as a replica at", error) from error
+            self._connection.packet(action)
+        except ConfigError as error:
+            # The login was good: what is refused is this.
+            raise SourceError(error.message, fix=GRANTS.format(user=self._address.user)) from error
 
     def _dump_command(self, position: BinlogPosition) -> tuple[int, bytes]:
         """::
@@ -230,9 +199,9 @@ class Replica:
         COM_BINLOG_DUMP       offset u32 | flags u16 | server id u32 | file
         COM_BINLOG_DUMP_GTID  flags u16 | server id u32 | length u32, file | offset u64 | length u32, set of GTIDs
         """
-        server_id = self._address.server_id
+        server_id = self._server_id
         by_name = self.names_transactions and position.gtids
-        if by_name and not self._is_mariadb:
+        if by_name and not self._connection.is_mariadb:
             gtids = GtidSet(position.gtids).to_wire()
             place = struct.pack("<HIIQI", 0, server_id, 0, FILE_START, len(gtids))
             return _COM_BINLOG_DUMP_GTID, place + gtids
@@ -250,7 +219,7 @@ class Replica:
 
     def another(self) -> Replica:
         """A connection of its own to the same server, to be closed before this one asks for its dump: the id is the same."""
-        other = Replica(self._address)
+        other = Replica(self._address, self._server_id)
         other.connect()
         return other
 
@@ -260,7 +229,7 @@ class Replica:
         try:
             other.start_dump(BinlogPosition(file, FILE_START))
             while True:
-                data = bytes(other.read(_READ_TIMEOUT_S))
+                data = bytes(other.read(_SILENCE_S))
                 while len(data) >= 4 and len(data) >= (end := 4 + int.from_bytes(data[:3], "little")):
                     payload, data = data[4:end], data[end:]
                     if payload[:1] != b"\0":
@@ -274,107 +243,24 @@ class Replica:
             other.close()
 
     def read(self, timeout_s: float) -> memoryview:
-        """Bytes of the stream that were not consumed yet, after waiting up to `timeout_s` for more; valid until the next call."""
-        sock: socket.socket = self._connected()._sock  # type: ignore[attr-defined]
-        try:
-            if not self._has_more(sock, timeout_s):
-                self._must_not_be_silent()
-            else:
-                if self._filled == len(self._buffer):
-                    self._buffer.extend(bytes(len(self._buffer)))
-                with memoryview(self._buffer) as whole:
-                    count = sock.recv_into(whole[self._filled :])
-                if count == 0:
-                    raise self._away("the server closed the connection")
-                self._filled += count
-                self._heard_at = time.monotonic()
-        except OSError as error:
-            raise self._away(str(error)) from error
-        return memoryview(self._buffer)[: self._filled]
+        """As `Connection.read`: a server sends heartbeats, so that one which is silent is away."""
+        return self._connection.read(timeout_s)
 
     def consumed(self, count: int) -> None:
         """The first `count` bytes of the last `read` are done with."""
-        if count:
-            self._buffer[: self._filled - count] = self._buffer[count : self._filled]
-            self._filled -= count
+        self._connection.consumed(count)
 
     def close(self) -> None:
-        if self._connection is not None:
-            # Not `close()`: that would send a QUIT into the middle of the stream.
-            self._connection._force_close()  # type: ignore[attr-defined]
-            self._connection = None
-
-    def _must_not_be_silent(self) -> None:
-        """A server sends heartbeats; a connection without any is dead, though no end says so."""
-        if time.monotonic() - self._heard_at > _READ_TIMEOUT_S:
-            raise self._away(f"no heartbeat for {_READ_TIMEOUT_S} s")
-
-    def _has_more(self, sock: socket.socket, timeout_s: float) -> bool:
-        # TLS may hold decrypted bytes that select() does not see.
-        pending = getattr(sock, "pending", None)
-        return bool(pending and pending()) or bool(select.select([sock], [], [], timeout_s)[0])
-
-    def _connected(self) -> pymysql.Connection[Any]:
-        assert self._connection is not None, "connect first"
-        return self._connection
+        self._connection.close()
 
     def _files(self) -> list[str]:
-        return [str(row[0]) for row in self._rows("SHOW BINARY LOGS")]
+        return list(self.sizes())
 
     def _value(self, statement: str, arguments: tuple[object, ...] = ()) -> object:
-        return self._rows(statement, arguments)[0][0]
+        return self._connection.value(statement, arguments)
 
     def _rows(self, statement: str, arguments: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        try:
-            with self._connected().cursor() as cursor:
-                cursor.execute(statement, arguments or None)
-                return list(cursor.fetchall())
-        except pymysql.MySQLError as error:
-            raise self._error(f"run `{statement}` at", error) from error
-
-    def _learn_the_server(self) -> None:
-        version = str(self._connected().get_server_info())  # type: ignore[no-untyped-call]
-        self._is_mariadb = "MariaDB" in version
-        major, minor = (int(part) for part in version.removeprefix("5.5.5-").split(".")[:2])
-        self._version = (major, minor)
-        if self._is_mariadb:
-            self.server, self.names_transactions = f"server_id {self._value('SELECT @@server_id')}", True
-        else:
-            uuid, mode = self._rows("SELECT @@server_uuid, @@gtid_mode")[0]
-            self.server, self.names_transactions = str(uuid), mode == "ON"
-
-    def _error(self, action: str, error: pymysql.MySQLError) -> HeadraceError:
-        code = error.args[0] if error.args else 0
-        text = str(error.args[1]) if len(error.args) > 1 else str(error)
-        user = self._address.user
-        what = f"could not {action} {self._address} as {user}: {text}"
-        if code in (ER.ACCESS_DENIED_ERROR, ER.HANDSHAKE_ERROR, ER.HOST_NOT_PRIVILEGED):
-            return ConfigError(
-                what, fix="check `user` and `password` of the source, and from where that user may log in"
-            )
-        if code in (ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR):
-            return SourceError(what, fix=_GRANTS.format(user=user))
-        if code in (CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR, CR.CR_UNKNOWN_HOST) or code == 0:
-            return self._away(text)
-        return SourceError(what, fix="read the server's message above and its error log")
-
-    def _away(self, reason: str) -> RetryableError:
-        return RetryableError(
-            f"the server {self._address} is away: {reason}",
-            fix="start it or correct `host` and `port`; capture then goes on where it stopped",
-        )
-
-
-def _tls_arguments(tls: Tls | None) -> dict[str, Any]:
-    if tls is None:
-        return {"ssl_disabled": True}
-    context = ssl.create_default_context(cafile=tls.ca)
-    context.check_hostname = tls.verify == "identity"
-    if tls.verify == "none":
-        context.verify_mode = ssl.CERT_NONE
-    if tls.cert is not None:
-        context.load_cert_chain(tls.cert, tls.key)
-    return {"ssl": context}
+        return self._connection.rows(statement, arguments)
 
 
 def default_server_id(source_name: str) -> int:

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headrace.capture.ddl import Change, Ddl, Effect, read
+from headrace.capture.ddl import Change, Ddl, Effect
+from headrace.capture.ddl_statements import read
 from headrace.capture.definition import TableDefinition
-from headrace.capture.definitions import Definitions, Name
+from headrace.capture.definitions import Definitions, Name, defined
 from headrace.capture.position import BinlogPosition
 from headrace.capture.replica import Replica
 from headrace.codec import binlog
@@ -73,12 +74,7 @@ def learn_from_server(
 
 def _definition(asked: Replica, name: Name) -> TableDefinition | None:
     sql = asked.create_statement(*name)
-    if sql is None:
-        return None
-    read_here = Definitions(lambda _schema, _table: True)
-    statement = Ddl(name[0], sql, 1, 0)
-    read_here.statement(read(statement), statement)
-    return read_here.newest(name)
+    return None if sql is None else defined(*name, sql)[0]
 
 
 def _needs_the_past(asked: Replica, found: dict[Name, TableDefinition]) -> bool:

@@ -56,6 +56,18 @@ def tokens(sql: str) -> list[Token]:
     return found
 
 
+def without_literals(sql: str) -> str:
+    """The statement for people to read, without its comments, and with … in place of every literal: those can be somebody's data."""
+    shown = ""
+    for match in _TOKEN.finditer(sql):
+        if match[0] in ("'", '"'):
+            # Where strings begin and end is not as it seems (NO_BACKSLASH_ESCAPES): what follows the first of them may be in one.
+            return shown.partition("…")[0].rstrip() + " …"
+        literal = match.lastgroup in ("string", "hex", "bits", "number")
+        shown += " " if match.lastgroup == "skip" else "…" if literal else match[0]
+    return shown.strip()
+
+
 def _unquoted(text: str, *, escapes: bool) -> str:
     quote, inner = text[0], text[1:-1]
     pattern = re.escape(quote * 2) + (r"|\\(.)" if escapes else "")

@@ -24,8 +24,8 @@ from headrace.flow.load import load
 from headrace.flow.spec import PipelineSpec
 from headrace.lake.asof import as_of, snapshot
 from headrace.lake.commit import Manifest
+from headrace.stream.parts import open_sink
 from headrace.stream.query import run
-from headrace.stream.tasks import open_sink
 from headrace.ums.schema import TableSchema
 from headrace.verify.compare import TableResult, compare
 from headrace.verify.expected import read_expected

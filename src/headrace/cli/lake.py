@@ -1,31 +1,30 @@
-"""``headrace lake``: what a lake holds, and a table of it as of any moment."""
+"""``headrace lake``: what a lake holds, a table of it as of any moment, and its changes; other verbs stand in files of
+their own."""
 
 from __future__ import annotations
 
 import json
-import sys
-from base64 import b64encode
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from itertools import chain, islice
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
-import pyarrow.parquet as pq
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.errors import ConfigError, storage_error
-from headrace.lake.asof import Snapshot, snapshot
+from headrace.cli.lake_backfill import backfill
+from headrace.cli.lake_care import compact, purge, purges, retain
+from headrace.cli.lake_derived import current, register, zipper
+from headrace.cli.lake_options import PLACE, flow_option, key_option, opened_lake, parse_key, parse_time
+from headrace.cli.lake_rows import Form, console, print_rows
+from headrace.cli.lake_windows import windows
+from headrace.lake.asof import snapshot
 from headrace.lake.commit import Manifest
+from headrace.lake.history import history
 from headrace.lake.layout import LakeFile
 
-SHOWN_ROWS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -34,12 +33,37 @@ def lake() -> None:
     """The lake: every change kept in Parquet, any moment restored."""
 
 
+for _command in (backfill, compact, current, register, retain, purge, purges, windows, zipper):
+    lake.add_command(_command)
+
+
+def _rows_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What commands that print rows have in common."""
+    options = (
+        click.argument("path", type=PLACE),
+        click.argument("namespace"),
+        flow_option,
+        click.option("--time", "time_text", metavar="T", help="Up to this time: ISO 8601, UTC when it names no zone."),
+        click.option("--id", "id_", type=int, metavar="N", help="All changes with an _ums_id_ up to N."),
+        click.option(
+            "--format", "form", type=click.Choice(["table", "jsonl", "parquet"]), default="table", show_default=True
+        ),
+        click.option(
+            "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of standard output."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @lake.command("ls")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PLACE)
+@flow_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table version and line.")
-def ls(path: Path, as_json: bool) -> None:
-    """List the tables of the lake at PATH, version by version."""
-    manifest = Manifest.open(path)
+def ls(path: str | Path, *, flow: str | None, as_json: bool) -> None:
+    """List the tables of the lake at PATH (or of the one that a flow file fills), version by version."""
+    manifest = opened_lake(path, flow)
     listed = list(_listed(manifest))
     if as_json:
         for version in listed:
@@ -58,34 +82,55 @@ def ls(path: Path, as_json: bool) -> None:
             f"{version.id[0]} … {version.id[1]}",
             f"{_moment(version.commit_ts[0])} … {_moment(version.commit_ts[1])}",
         )
-    console = _console()
-    console.print(shown)
-    console.print(f"last commit: {manifest.number} at {manifest.time}" if manifest.number else "nothing committed yet")
+    screen = console()
+    screen.print(shown)
+    screen.print(f"last commit: {manifest.number} at {manifest.time}" if manifest.number else "nothing committed yet")
 
 
 @lake.command("asof")
-@click.argument("path", type=click.Path(path_type=Path))
-@click.argument("namespace")
-@click.option("--time", "time_text", metavar="T", help="ISO 8601; UTC when it names no zone.")
-@click.option("--id", "id_", type=int, metavar="N", help="All changes with an _ums_id_ up to N.")
-@click.option("--format", "form", type=click.Choice(["table", "jsonl", "parquet"]), default="table", show_default=True)
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of standard output."
-)
-def asof(*, path: Path, namespace: str, time_text: str | None, id_: int | None, form: str, out: Path | None) -> None:
+@_rows_options
+def asof(
+    *,
+    path: str | Path,
+    namespace: str,
+    flow: str | None,
+    time_text: str | None,
+    id_: int | None,
+    form: Form,
+    out: Path | None,
+) -> None:
     """Print a table as it was at a moment; the newest state without --time and --id.
 
     NAMESPACE is type.source.schema.table for all schema versions as one table, or all seven parts for one version's changes.
     """
-    if form == "parquet" and out is None:
-        raise ConfigError("Parquet is not printed", fix="name a file with --out")
-    time = _parse_time(time_text) if time_text is not None else None
-    found = snapshot(Manifest.open(path), namespace, id=id_, time=time)
-    if form == "parquet" and out is not None:
-        _write_parquet(found, out)
-        return
-    with _opened(out) as file:
-        _write_lines(found, file) if form == "jsonl" else _write_table(found, file, to_file=out is not None)
+    time = parse_time(time_text) if time_text is not None else None
+    found = snapshot(opened_lake(path, flow), namespace, id=id_, time=time)
+    print_rows(found.schema, found.batches, form, out)
+
+
+@lake.command("history")
+@_rows_options
+@click.option("--after-id", type=int, metavar="N", help="Only changes with an _ums_id_ above N.")
+@key_option("Only changes of keys with this value; once per column.", required=False)
+def history_(
+    *,
+    path: str | Path,
+    namespace: str,
+    flow: str | None,
+    time_text: str | None,
+    id_: int | None,
+    form: Form,
+    out: Path | None,
+    after_id: int | None,
+    key: tuple[str, ...],
+) -> None:
+    """Print the changes of a table in the order in which they happened, oldest first.
+
+    NAMESPACE is type.source.schema.table for all schema versions in the newest one's columns, or all seven parts for one version's.
+    """
+    time = parse_time(time_text) if time_text is not None else None
+    found = history(opened_lake(path, flow), namespace, after_id=after_id, id=id_, time=time, key=parse_key(key))
+    print_rows(found.schema, found.batches, form, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,83 +184,9 @@ def _span(ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
     return min(lows), max(highs)
 
 
-def _parse_time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"'{text}' is not a time", fix="write ISO 8601, for instance 2026-01-31T12:00:00Z") from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-@contextmanager
-def _opened(out: Path | None) -> Iterator[IO[str]]:
-    if out is None:
-        yield sys.stdout
-        return
-    try:
-        with out.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise storage_error("write", out, error) from error
-
-
-def _write_parquet(found: Snapshot, out: Path) -> None:
-    try:
-        with pq.ParquetWriter(out, found.schema, compression="zstd") as writer:
-            for batch in found.batches:
-                writer.write_batch(batch)
-    except OSError as error:
-        raise storage_error("write", out, error) from error
-
-
-def _write_lines(found: Snapshot, file: IO[str]) -> None:
-    for row in _rows(found):
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def _write_table(found: Snapshot, file: IO[str], *, to_file: bool) -> None:
-    """For people: the first rows in a terminal, all of them in a file."""
-    rows = _rows(found)
-    shown = Table(*(Column(Text(name)) for name in found.schema.names))
-    for row in rows if to_file else islice(rows, SHOWN_ROWS):
-        shown.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    more = sum(1 for _ in rows)
-    console = _console(file)
-    console.print(shown)
-    console.print(f"{shown.row_count:,} rows" + (f" shown, {more:,} more: use --format jsonl" if more else ""))
-
-
-def _rows(found: Snapshot) -> Iterator[dict[str, Any]]:
-    rows = chain.from_iterable(batch.to_pylist() for batch in found.batches)
-    return ({name: _plain(value) for name, value in row.items()} for row in rows)
-
-
-def _plain(value: Any) -> Any:
-    """A value as `headrace decode` prints it: decimals and times as text, bytes in base64."""
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat(sep=" ")
-    if isinstance(value, timedelta):
-        return _duration(value)
-    return str(value) if isinstance(value, (Decimal, date)) else value
-
-
-def _duration(value: timedelta) -> str:
-    seconds, fraction = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
-    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return ("-" if value < timedelta(0) else "") + text + (f".{fraction:06}" if fraction else "")
-
-
 def _iso(time_us: int) -> str:
     return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
 
 
 def _moment(time_us: int) -> str:
     return (_EPOCH + timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _console(file: IO[str] | None = None) -> Console:
-    """Prints to where click prints; rows are never cut when it is no terminal."""
-    out = file or sys.stdout
-    return Console(file=out, width=None if out.isatty() else 10_000)

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from headrace.stream.query import Progress
+from headrace.stream.figures import Progress
 
 Json = dict[str, Any]
 _LINE_EVERY_S = 10.0
+_TOLD = {"problem": "waiting", "silent": "silent"}
 
 
 @contextmanager
@@ -34,12 +35,27 @@ def shown_progress(*, as_json: bool) -> Iterator[Progress]:
         console.print(_table(view.newest, view.elapsed_s))
 
 
+class News:
+    """What a person must be told: outages, silent paths, notices."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def of(self, reports: dict[str, Json]) -> list[str]:
+        """What was not told the last time."""
+        now = [f"{kind}: {part[key]}" for part in _parts(reports) for key, kind in _TOLD.items() if part.get(key)]
+        now += [f"notice: {text}" for part in _parts(reports) for text in part.get("notices", [])]
+        news = [text for text in dict.fromkeys(now) if text not in self._told]
+        self._told = set(now)
+        return news
+
+
 class _View:
     def __init__(self, console: Console) -> None:
         self.newest: dict[str, Json] = {}
         self._began = time.monotonic()
         self._console = console
-        self._said: set[str] = set()
+        self._news = News()
 
     @property
     def elapsed_s(self) -> float:
@@ -47,12 +63,8 @@ class _View:
 
     def say(self, reports: dict[str, Json]) -> None:
         """Outages and notices, each once."""
-        told = [f"waiting: {text}" for text in _problems(reports) if text]
-        told += [f"notice: {text}" for figures in reports.values() for text in figures.get("notices", [])]
-        for text in told:
-            if text not in self._said:
-                self._console.print(f"headrace: {text}", highlight=False, soft_wrap=True, markup=False)
-        self._said = set(told)
+        for text in self._news.of(reports):
+            self._console.print(f"headrace: {text}", highlight=False, soft_wrap=True, markup=False)
 
 
 class _Live(_View):
@@ -98,9 +110,9 @@ class _Lines(_View):
             self._console.print(f"{datetime.now(UTC):%H:%M:%S} {counts}", highlight=False, soft_wrap=True)
 
 
-def _problems(reports: dict[str, Json]) -> list[str]:
+def _parts(reports: dict[str, Json]) -> list[Json]:
     flows = [flow for figures in reports.values() for flow in figures.get("flows", {}).values()]
-    return [figures.get("problem", "") for figures in reports.values()] + [flow["problem"] for flow in flows]
+    return [*reports.values(), *flows]
 
 
 def _rows(reports: dict[str, Json]) -> Iterator[tuple[str, int, Json]]:
@@ -118,18 +130,38 @@ def _table(reports: dict[str, Json], elapsed_s: float) -> Table:
         ("changes", "right"),
         ("delay p50 / p99", "right"),
         ("up to", "left"),
+        ("behind at most", "right"),
         ("", "left"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for name, rows, figures in _rows(reports):
-        table.add_row(name, f"{rows:,}", _delay(figures), _moment(figures), figures.get("problem", ""))
+        told = figures.get("problem") or figures.get("silent") or ""
+        table.add_row(name, f"{rows:,}", _delay(figures), _moment(figures), _lag(figures), told)
+    for name, loaded in _loads(reports):
+        table.add_row(f"  {name}", "", "", "", "", _shards(loaded))
     return table
+
+
+def _loads(reports: dict[str, Json]) -> Iterator[tuple[str, Json]]:
+    """Tables of full loads that have not ended."""
+    for figures in reports.values():
+        yield from ((name, loaded) for name, loaded in figures.get("load", {}).items() if not loaded["ended"])
+
+
+def _shards(loaded: Json) -> str:
+    so_far = "" if loaded["planned"] else " so far"
+    return f"{loaded['shards_done']:,} of {loaded['shards']:,} shards{so_far}, about {loaded['rows_expected']:,} rows"
 
 
 def _delay(figures: Json) -> str:
     if figures.get("delay_p50_ms") is None:
         return ""
     return f"{figures['delay_p50_ms']:,.0f} / {figures['delay_p99_ms']:,.0f} ms"
+
+
+def _lag(figures: Json) -> str:
+    lag_ms = figures.get("lag_ms")
+    return "" if lag_ms is None else f"{lag_ms / 1000:,.1f} s"
 
 
 def _moment(figures: Json) -> str:

@@ -1,7 +1,7 @@
 """``headrace decode … --format ums``: changes of recorded logs as UMS messages, one a line.
 
 Messages of one table are in log order, those of several tables as far as messages of many rows can be. A table's versions are counted from 0
-as the log shows them: a log alone does not say how many there were before.
+as the log shows them: a log alone does not say how many there were before. A version that is over is told by its termination.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from headrace.codec.binlog import Ddl, Rows
 from headrace.codec.ums import UmsWriter
 from headrace.codec.ums_schema import Dialect
 from headrace.ums.change import ChangeBatch
-from headrace.ums.schema import TableSchema
+from headrace.ums.schema import TS
+from headrace.ums.versions import Versions
 
 
 class UmsLines:
@@ -24,20 +25,16 @@ class UmsLines:
     def __init__(self, dialect: Dialect, source: str) -> None:
         self._writer = UmsWriter(dialect)
         self._source = source
-        self._newest: dict[tuple[str, str], TableSchema] = {}
+        self._versions = Versions()
 
     def lines(self, items: Iterable[Rows | Ddl]) -> Iterator[str]:
         """The messages of what was decoded without before images."""
         for item in items:
             if isinstance(item, Rows):
-                table = self._version(described_table(self._source, item.table, item.data.schema))
+                described = described_table(self._source, item.table, item.data.schema)
+                before, table = self._versions.newest(described), self._versions.numbered(described)
+                if before is not None and before.namespace != table.namespace:
+                    ended_us = item.data.column(TS).view(pa.int64())[0].as_py()
+                    yield self._writer.termination(before.namespace, ended_us).value.decode()
                 data = pa.RecordBatch.from_arrays(item.data.columns, schema=table.arrow_schema())
-                yield from (message.value.decode() for message in self._writer.rows(ChangeBatch(table, data)))
-
-    def _version(self, table: TableSchema) -> TableSchema:
-        name = (table.namespace.schema, table.namespace.table)
-        newest = self._newest.get(name)
-        if newest is None or not newest.same_shape(table):
-            version = 0 if newest is None else newest.namespace.version + 1
-            newest = self._newest[name] = table.with_version(version)
-        return newest
+                yield from (value.decode() for _, value in self._writer.rows(ChangeBatch(table, data)))

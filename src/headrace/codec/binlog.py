@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ normal form, ``|`` union, ``-`` difference, ``<=`` subset; ``to_wire()`` for COM
 
 CHUNK_BYTES = 1 << 20
 """Large enough for few calls, small enough that the bytes stay in the processor's caches from reading to decoding."""
+HEAD_BYTES = 4096
+"""More than enough for the format description event, which stands first in every file."""
 _BEGINNING_OF_TIME_US = -(2**63)
 
 BEFORE = "_ums_before_"
@@ -92,7 +94,7 @@ class Rows:
 
     index: int
     table: TableInfo
-    native: _native.RowBatch
+    native: _native.RowBatch | FileBatch
 
     def __len__(self) -> int:
         return len(self.native)
@@ -105,6 +107,17 @@ class Rows:
     @cached_property
     def data(self) -> pa.RecordBatch:
         return self.native.batch
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """What was made of the rows of a log file."""
+
+    file: str
+    batch: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return self.batch.num_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +236,7 @@ class BinlogReader:
         """Decodes whole events up to the first end of a transaction with that much pending; returns the bytes they had.
 
         A transaction that would fill the memory is left in its middle, to be taken in parts. When that is within a compressed
-        one (`in_payload`), the next call goes on there before it looks at its data, which may be empty.
+        one, or within an event (`in_payload`), the next call goes on there before it looks at its data, which may be empty.
         With `stop_at_ddl` it ends behind every statement that changes what tables are (`behind_ddl`), so that they can be
         defined anew before their next rows.
         """
@@ -274,7 +287,7 @@ class BinlogReader:
 
     @property
     def in_payload(self) -> bool:
-        """The bytes of a compressed transaction have been taken, and not all of its rows: `feed` goes on with them."""
+        """The bytes of a compressed transaction or of a large event have been taken, and not all of its rows: `feed` goes on with them."""
         return self._decoder.in_payload
 
     @property
@@ -286,6 +299,14 @@ class BinlogReader:
     def incomplete_event_at(self) -> int | None:
         """Where the event begins that the last `feed` found cut."""
         return self._decoder.incomplete_event_at
+
+
+class LogFile(Protocol):
+    """A recorded file, opened for reading its bytes."""
+
+    def seek(self, offset: int, /) -> int: ...
+    def read(self, size: int, /) -> bytes | None: ...
+    def readinto(self, buffer: bytearray, /) -> int | None: ...
 
 
 def skim_file(file: BinaryIO, name: str, offset: int) -> tuple[int, int]:
@@ -306,19 +327,29 @@ def skim_file(file: BinaryIO, name: str, offset: int) -> tuple[int, int]:
     return at, skim.expanded
 
 
-def decode_file(reader: BinlogReader, file: BinaryIO, name: str, *, rows: int = 1 << 16) -> Iterator[Decoded]:
-    """Decodes a recorded file to the end that it has now, about `rows` rows at a time.
+def decode_file(
+    reader: BinlogReader,
+    file: LogFile,
+    name: str,
+    *,
+    offset: int = 0,
+    expanded: int = 0,
+    skip_until_us: int | None = None,
+    rows: int = 1 << 16,
+) -> Iterator[Decoded]:
+    """Decodes a recorded file to the end that it has now, about `rows` rows at a time; `offset` and what follows as in `start`.
 
     Behind each DDL statement it yields, so that the caller can define tables anew. An event cut at the end is left
     (`reader.incomplete_event_at`, and `reader.finish` makes it an error). When the file turns out
     to be damaged or not to be captured, what was decoded before is yielded first, then the error is raised.
     """
-    reader.start(name)
-    offset, chunk_bytes = 0, CHUNK_BYTES
+    head = (file.read(HEAD_BYTES) or b"") if offset else b""
+    reader.start(name, offset, expanded=expanded, skip_until_us=skip_until_us, head=head)
+    buffer = bytearray(CHUNK_BYTES)
     while True:
         file.seek(offset)
-        data = memoryview(file.read(chunk_bytes))
-        at_end = len(data) < chunk_bytes
+        data = memoryview(buffer)[: file.readinto(buffer) or 0]
+        at_end = len(data) < len(buffer)
         used = 0
         while True:
             try:
@@ -334,5 +365,8 @@ def decode_file(reader: BinlogReader, file: BinaryIO, name: str, *, rows: int = 
         offset += used
         if at_end:
             return
-        # An event longer than the chunk needs a larger one.
-        chunk_bytes = CHUNK_BYTES if used else chunk_bytes * 2
+        # An event longer than the buffer needs a larger one.
+        if used == 0:
+            buffer = bytearray(2 * len(buffer))
+        elif len(buffer) > CHUNK_BYTES:
+            buffer = bytearray(CHUNK_BYTES)

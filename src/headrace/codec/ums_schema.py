@@ -54,7 +54,7 @@ _DBUS_UID = "ums_uid_"
 _DBUS_NAMES = {ID: "ums_id_", TS: "ums_ts_", OP: "ums_op_"}
 """Our names and those of the original."""
 
-_MAX_NAME = 1000
+LONGEST_NAME = 1000
 """Names are repeated in `_ums_raw_`, so a long one would let a small message grow large."""
 
 Field = dict[str, Any]
@@ -67,10 +67,19 @@ def has_dbus_ids(namespace: Namespace, dialect: Dialect) -> bool:
     return dialect is Dialect.DBUS and namespace.type == "mysql"
 
 
-def rows_head(table: TableSchema, dialect: Dialect, kind: Kind) -> tuple[bytes, list[Target]]:
-    """What messages of a table's rows begin with, and what the native writer puts into their tuples.
+@dataclass(frozen=True, slots=True)
+class RowsHead:
+    """What messages of a table's rows begin with, and what the native writer puts into their tuples and, by name, beside them."""
 
-    DataError when a column's type or name cannot go into a message of this dialect.
+    text: bytes
+    targets: list[Target]
+    beside: list[tuple[str, Target]]
+
+
+def rows_head(table: TableSchema, dialect: Dialect, kind: Kind, whole_in: str | None) -> RowsHead:
+    """The head of a table's messages. DataError when a column's type or name cannot go into a message of this dialect.
+
+    `whole_in`: a time zone, in which the dbus dialect is written with members that the original skips and that leave nothing out.
     """
     if dialect is Dialect.DBUS:
         _refuse_dbus_names(table)
@@ -88,28 +97,39 @@ def rows_head(table: TableSchema, dialect: Dialect, kind: Kind) -> tuple[bytes, 
             digits = min(6, -(-digits // 3) * 3)  # Wormhole reads three or six
         targets.append((number, "quoted" if quoted else "bare", digits))
     schema = _schema(table.namespace, dialect, [*system, *_columns(table, dialect)])
+    beside: list[tuple[str, Target]] = []
     if dialect is Dialect.HEADRACE:
         schema["key"] = list(table.key)
-    return _head(dialect, kind, schema), targets
+    elif whole_in is not None:
+        schema |= {"columns": list(_columns(table, Dialect.HEADRACE)), "key": list(table.key), "zone": whole_in}
+        beside = [(COMMIT_TS, (3, "bare", 6)), (RAW, (4, "bare", 0))]
+    return RowsHead(_head(dialect, kind, schema), targets, beside)
 
 
-def notice_message(dialect: Dialect, kind: Kind, namespace: Namespace, id_text: str | None, ts_text: str) -> bytes:
-    """A message without rows: heartbeats carry an id and a time, terminations a time."""
-    return _notice(dialect, kind, _schema(namespace, dialect, []), id_text, ts_text)
+def notice_message(
+    dialect: Dialect, kind: Kind, namespace: Namespace, id_text: str | None, ts_text: str, *, context: Field | None
+) -> bytes:
+    """A message without rows: heartbeats carry an id and a time, terminations a time.
+
+    `context`: what headrace says besides, in a member that all others skip.
+    """
+    return _notice(dialect, kind, _schema(namespace, dialect, []), id_text, ts_text, context=context)
 
 
-def clear_message(table: TableSchema, id_text: str, ts_text: str) -> bytes:
-    """TRUNCATE TABLE, in the headrace dialect, with the table's columns beside the fields of its tuple."""
+def clear_message(table: TableSchema, id_text: str, ts_text: str, context: Field | None) -> bytes:
+    """What ends rows without row events, in the headrace dialect, with the table's columns beside the fields of its tuple."""
     schema = _schema(table.namespace, Dialect.HEADRACE, [])
     schema |= {"columns": list(_columns(table, Dialect.HEADRACE)), "key": list(table.key)}
-    return _notice(Dialect.HEADRACE, Kind.CLEAR, schema, id_text, ts_text)
+    return _notice(Dialect.HEADRACE, Kind.CLEAR, schema, id_text, ts_text, context=context)
 
 
-def _notice(dialect: Dialect, kind: Kind, schema: Field, id_text: str | None, ts_text: str) -> bytes:
+def _notice(
+    dialect: Dialect, kind: Kind, schema: Field, id_text: str | None, ts_text: str, *, context: Field | None
+) -> bytes:
     values = {TS: ts_text} if id_text is None else {ID: id_text, TS: ts_text}
     names = _DBUS_NAMES if dialect is Dialect.DBUS else {}
     schema["fields"] = [_field(names.get(name, name), _SYSTEM_TYPES[name], False) for name in values]
-    return _head(dialect, kind, schema) + _json({"tuple": list(values.values())}) + b"]}"
+    return _head(dialect, kind, schema, context) + _json({"tuple": list(values.values())}) + b"]}"
 
 
 def _dbus_system_fields() -> Iterator[tuple[str, str]]:
@@ -127,6 +147,18 @@ def _refuse_dbus_names(table: TableSchema) -> None:
             )
 
 
+def table_description(table: TableSchema) -> Field:
+    """All that is to be known of a table; `described_table` reads it."""
+    columns = list(_columns(table, Dialect.HEADRACE))
+    return {"namespace": str(table.namespace), "columns": columns, "key": list(table.key)}
+
+
+def described_table(described: Mapping[str, Any]) -> TableSchema:
+    """The inverse of `table_description`; ValueError says what is wrong with it."""
+    columns = tuple(_column(field, None) for field in _fields(described, "columns"))
+    return TableSchema(_namespace(described), columns, tuple(_texts(described.get("key", []), "key")))
+
+
 def _columns(table: TableSchema, dialect: Dialect) -> Iterator[Field]:
     for column in table.columns:
         name = types.ums_type(column.type, column.source_type)
@@ -137,6 +169,8 @@ def _columns(table: TableSchema, dialect: Dialect) -> Iterator[Field]:
         field |= {"source_type": column.source_type, "exact": types.exact_name(column.type)}
         if column.initial_default is not None:
             field["initial_default"] = column.initial_default
+        if column.born_as:
+            field["born_as"] = column.born_as
         yield field
 
 
@@ -148,8 +182,10 @@ def _schema(namespace: Namespace, dialect: Dialect, fields: list[Field]) -> Fiel
     return {"namespace": str(namespace), "fields": fields} | ({"batchId": 0} if dialect is Dialect.DBUS else {})
 
 
-def _head(dialect: Dialect, kind: Kind, schema: Field) -> bytes:
-    protocol = {"type": kind.value, "version": _VERSIONS[dialect]}
+def _head(dialect: Dialect, kind: Kind, schema: Field, context: Field | None = None) -> bytes:
+    protocol: Field = {"type": kind.value, "version": _VERSIONS[dialect]}
+    if context is not None:
+        protocol["context"] = context
     return _json({"protocol": protocol, "schema": schema})[:-1] + b',"payload":['
 
 
@@ -165,6 +201,8 @@ class RowsSchema:
     dialect: Dialect
     targets: tuple[int, ...]
     names: tuple[str, ...]
+    zone: str | None
+    """The time zone of its instants, where the message says it."""
 
 
 def read_rows_schema(text: bytes, columns: Collection[str] | None, exact: Mapping[str, pa.DataType]) -> RowsSchema:
@@ -177,6 +215,7 @@ def read_rows_schema(text: bytes, columns: Collection[str] | None, exact: Mappin
     fields = list(_fields(schema, "fields"))
     names = [field["name"] for field in fields]
     dialect = _dialect(names)
+    described = {field["name"]: field for field in _fields(schema, "columns")} if "columns" in schema else {}
     system = [field.name for field in SYSTEM_FIELDS]
     targets: list[int] = []
     wanted: list[Column] = []
@@ -188,33 +227,38 @@ def read_rows_schema(text: bytes, columns: Collection[str] | None, exact: Mappin
             targets.append(-1)
         else:
             targets.append(len(system) + len(wanted))
-            wanted.append(_column(field, exact.get(name)))
+            wanted.append(_column(described.get(name, field), exact.get(name)))
     for name in (ID, TS, OP):
         if targets.count(system.index(name)) != 1:
             raise ValueError(f"not one field {name} but {targets.count(system.index(name))}")
     key = tuple(_texts(schema.get("key", []), "key"))
     known = {column.name for column in wanted}
     table = TableSchema(namespace, tuple(wanted), key if known.issuperset(key) else ())
-    return RowsSchema(table, dialect, tuple(targets), tuple(names))
+    return RowsSchema(table, dialect, tuple(targets), tuple(names), _zone(schema))
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeFields:
-    """The values of a message without rows, as text; `id` is None where it has none. `columns` and `key` are a clear's."""
+    """The values of a message without rows, as text; `id` is None where it has none. `columns` and `key` are a clear's.
+
+    `context`: what headrace said besides; empty in messages of others.
+    """
 
     namespace: Namespace
     dialect: Dialect
     id: str | None
     ts: str | None
     table: TableSchema
+    context: Field
 
 
 def read_notice(message: bytes) -> NoticeFields:
     """Reads a message of a kind without rows; ValueError says what is wrong with it."""
-    schema = _object(_object(json.loads(message), "message").get("schema"), "schema")
+    parsed = _object(json.loads(message), "message")
+    schema = _object(parsed.get("schema"), "schema")
     fields = list(_fields(schema, "fields"))
     values: dict[str, Any] = {}
-    payload = json.loads(message).get("payload") or []
+    payload = parsed.get("payload") or []
     if payload:
         row = _object(_list(payload, "payload")[0], "row")
         values = dict(zip((field["name"].lower() for field in fields), _list(row.get("tuple"), "tuple"), strict=False))
@@ -224,7 +268,8 @@ def read_notice(message: bytes) -> NoticeFields:
     columns = tuple(_column(field, None) for field in _fields(schema, "columns")) if "columns" in schema else ()
     namespace = _namespace(schema)
     table = TableSchema(namespace, columns, tuple(_texts(schema.get("key", []), "key")))
-    return NoticeFields(namespace, dialect, _text_or_none(id_), _text_or_none(ts), table)
+    context = _object(_object(parsed.get("protocol"), "protocol").get("context", {}), "context")
+    return NoticeFields(namespace, dialect, _text_or_none(id_), _text_or_none(ts), table, context)
 
 
 def _text_or_none(value: object) -> str | None:
@@ -259,12 +304,21 @@ def _namespace(schema: Mapping[str, Any]) -> Namespace:
         raise ValueError(error.message) from error
 
 
+def _zone(schema: Mapping[str, Any]) -> str | None:
+    zone = schema.get("zone")
+    if zone is None:
+        return None
+    if not isinstance(zone, str) or not types.is_zone(zone):
+        raise ValueError(f"there is no time zone {zone!r:.64}")
+    return zone
+
+
 def _fields(schema: Mapping[str, Any], member: str) -> Iterator[Field]:
     seen: set[str] = set()
     for field in _list(schema.get(member), member):
         name = _object(field, "field").get("name")
-        if not isinstance(name, str) or not name or "\0" in name or len(name) > _MAX_NAME:
-            raise ValueError(f"a field of {member} has no name, or one of more than {_MAX_NAME} characters")
+        if not isinstance(name, str) or not name or "\0" in name or len(name) > LONGEST_NAME:
+            raise ValueError(f"a field of {member} has no name, or one of more than {LONGEST_NAME} characters")
         if name in seen:
             raise ValueError(f"two fields of {member} are named {name[:40]}")
         seen.add(name)
@@ -279,9 +333,14 @@ def _column(field: Field, exact: pa.DataType | None) -> Column:
     if exact is None:
         exact = types.exact_type(named) if isinstance(named, str) else types.default_type(type_.lower())
     source_type, default = field.get("source_type", type_), field.get("initial_default")
-    if not isinstance(source_type, str) or not (default is None or isinstance(default, str)):
-        raise ValueError(f"source_type and initial_default of field {name[:40]} must be text")
-    return Column(name, exact, source_type, field.get("nullable") is not False, default)
+    born_as = field.get("born_as", "")
+    if (
+        not isinstance(source_type, str)
+        or not (default is None or isinstance(default, str))
+        or not isinstance(born_as, str)
+    ):
+        raise ValueError(f"source_type, initial_default and born_as of field {name[:40]} must be text")
+    return Column(name, exact, source_type, field.get("nullable") is not False, default, born_as)
 
 
 def _object(value: object, what: str) -> dict[str, Any]:

@@ -22,12 +22,18 @@ STRING, BOOLEAN, DATE, DATETIME, BINARY = "string", "boolean", "date", "datetime
 _OFFSET = re.compile(r"[+-]\d{2}:?\d{2}")
 
 
+def is_zone(name: str) -> bool:
+    """Whether there is a time zone of this name."""
+    try:
+        ZoneInfo(name)
+    except (OSError, KeyError, ValueError):
+        return False
+    return True
+
+
 def _timestamp(unit: Any, zone: str | None) -> pa.DataType:
-    if zone is not None and not _OFFSET.fullmatch(zone):
-        try:
-            ZoneInfo(zone)
-        except (OSError, KeyError, ValueError) as error:
-            raise ValueError(f"there is no time zone '{zone}'") from error
+    if zone is not None and not _OFFSET.fullmatch(zone) and not is_zone(zone):
+        raise ValueError(f"there is no time zone '{zone}'")
     return pa.timestamp(unit, zone)
 
 

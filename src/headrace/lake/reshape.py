@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -20,17 +20,17 @@ _DURATION = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 class Reshape:
     """From every known version of a table to one target version.
 
-    A column comes from an older row when every version from that row's to the target has it; when one in between has not, it
-    was dropped and added anew, and old rows have the new column's initial default.
+    A column comes from an older row when every version from that row's to the target has it (`Column.identity`), whatever its name
+    there; when one in between has not, it was dropped and added anew, and old rows have the new column's initial default.
     """
 
     def __init__(self, versions: Mapping[int, TableSchema], target: TableSchema) -> None:
         self.target = target
         self._versions = versions
         self._target = {column.name: column for column in target.columns}
-        self._kept = {version: self._kept_since(version) for version in versions}
+        self._stored = {version: self._stored_names(version) for version in versions}
         for version in versions:
-            missing = [key for key in target.key if key not in self._kept[version]]
+            missing = [key for key in target.key if key not in self._stored[version]]
             if missing and self._target[missing[0]].initial_default is None:
                 raise DataError(
                     f"key column '{missing[0]}' of {target.namespace} did not exist in version {version}, so its rows cannot be "
@@ -38,14 +38,26 @@ class Reshape:
                     fix=f"load the table anew, or read the versions one by one, for instance {versions[version].namespace}",
                 )
 
-    def _kept_since(self, version: int) -> set[str]:
+    def _stored_names(self, version: int) -> dict[str, str]:
+        """The target's columns that the version has: each with its name there."""
         low, high = sorted((version, self.target.namespace.version))
-        between = [table for number, table in self._versions.items() if low <= number <= high]
-        return {name for name in self._target if all(name in _names(table) for table in between)}
+        between = [_by_identity(table) for number, table in self._versions.items() if low <= number <= high]
+        there = _by_identity(self._versions[version])
+        return {
+            column.name: there[column.identity]
+            for column in self.target.columns
+            if all(column.identity in names for names in between)
+        }
+
+    @property
+    def numbers(self) -> Iterable[int]:
+        """The versions that it knows."""
+        return self._versions
 
     def stored_columns(self, version: int, names: Sequence[str]) -> list[str]:
-        """Which of the target's columns a file of that version holds."""
-        return [name for name in names if name in self._kept[version]]
+        """Those of the target's columns that a file of that version holds, as they are called there."""
+        stored = self._stored[version]
+        return [stored[name] for name in names if name in stored]
 
     def columns(
         self, rows: pa.Table, version: int, names: Sequence[str]
@@ -57,11 +69,11 @@ class Reshape:
         if name == ID:
             return rows.column(ID)
         column = self._target[name]
-        if name not in self._kept[version]:
+        if name not in self._stored[version]:
             initial: Any = initial_value(column, self.target)
             repeated: pa.Array[Any] = pa.repeat(initial, rows.num_rows)
             return repeated
-        stored = rows.column(name)
+        stored = rows.column(self._stored[version][name])
         try:
             return stored if stored.type == column.type else stored.cast(column.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -81,7 +93,7 @@ def initial_value(column: Column, table: TableSchema) -> pa.Scalar[Any]:
     if text is None:
         return pa.scalar(None, column.type)
     try:
-        return _read(text, column.type)
+        return parsed(text, column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         if pa.types.is_temporal(column.type) and _DATE.match(text):
             return pa.scalar(None, column.type)
@@ -91,7 +103,8 @@ def initial_value(column: Column, table: TableSchema) -> pa.Scalar[Any]:
         ) from error
 
 
-def _read(text: str, type_: pa.DataType) -> pa.Scalar[Any]:
+def parsed(text: str, type_: pa.DataType) -> pa.Scalar[Any]:
+    """A value from its text, binary from base64; an error of Arrow's, or ValueError, when it is none of that type."""
     if pa.types.is_timestamp(type_):
         # Written without a zone: it is UTC where the column has one.
         local = pa.scalar(text).cast(pa.timestamp(type_.unit))
@@ -114,5 +127,5 @@ def _duration(text: str) -> timedelta:
     return -length if sign else length
 
 
-def _names(table: TableSchema) -> set[str]:
-    return {column.name for column in table.columns}
+def _by_identity(table: TableSchema) -> dict[str, str]:
+    return {column.identity: column.name for column in table.columns}

@@ -6,13 +6,13 @@ Every implementation passes `headrace.testing.log.LogConformance`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from enum import StrEnum
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What is appended: an opaque value with a short key that readers may filter by without opening the value."""
 
     key: bytes
@@ -21,9 +21,8 @@ class Entry:
     """Wall clock of the appending process, milliseconds since 1970 UTC; used for retention and start by time, never for order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """An entry at its offset. Offsets ascend in a partition; there may be gaps between them."""
+class Record(NamedTuple):
+    """An entry at its offset. Offsets ascend in a partition; there may be gaps between them. Like entries they come by the million."""
 
     offset: int
     entry: Entry
@@ -43,12 +42,22 @@ class Span:
 class Log(Protocol):
     """Durable, ordered, re-readable. One writer per partition at a time, many readers."""
 
+    takes_parts: ClassVar[bool]
+    """Whether `append_together` takes several partitions; where not, it raises ConfigError, and a source has one partition."""
+
     def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
         """Appends `entries` as one unit: all of them or, after a crash, none. Durable on return; the span is theirs.
 
         Raises StorageError when the disk refuses (nothing is left behind then, and a later append may succeed), FencedError when
         another process has taken over from this one. RetryableError: another process is the partition's writer and stays it, or
         the brokers are away; whether the entries are in the log is decided then before `spans` of this instance returns again.
+        """
+        ...
+
+    def append_together(self, topic: str, parts: Mapping[int, Sequence[Entry]]) -> Mapping[int, Span]:
+        """Appends to several partitions as one unit: after a crash all parts are there or none. Durable on return; errors as of `append`.
+
+        A reader may meanwhile see one part and not yet another. The writer of partition 0 is the one that appends together.
         """
         ...
 
@@ -79,6 +88,14 @@ class Log(Protocol):
         ...
 
 
+class Holding(Log, Protocol):
+    """A log whose retention waits for somebody: those that are headrace's own."""
+
+    def hold(self, topic: str, partition: int, offset: int) -> None:
+        """Entries from `offset` on stay, whatever `retention` says, when this instance is the writer: somebody has not read them yet."""
+        ...
+
+
 @runtime_checkable
 class Inspectable(Protocol):
     """What a log offers besides for people who look into it."""
@@ -92,6 +109,24 @@ class Inspectable(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Somebody who has read a partition up to `offset`, the next one to read."""
+
+    name: str
+    partition: int
+    offset: int
+
+
+@runtime_checkable
+class Committed(Protocol):
+    """What a log offers besides when those who read it keep in the log itself how far they are."""
+
+    def readers(self, topic: str) -> list[Reader]:
+        """Who has read a topic, and how far; headrace's flows are not among them."""
+        ...
+
+
 @runtime_checkable
 class TimeIndexed(Protocol):
     """What a log offers besides when it finds offsets by time without reading everything."""
@@ -101,19 +136,56 @@ class TimeIndexed(Protocol):
         ...
 
 
-def last(log: Log, topic: str, partition: int, key: bytes | None = None) -> Record | None:
-    """The newest entry with this key (of any key when it is left out), None when there is none.
+class Form(StrEnum):
+    """What the values of entries are: Arrow blocks, or UMS messages in one of two dialects (headrace.codec.entries)."""
+
+    BLOCK = "block"
+    UMS = "ums"
+    UMS_DBUS = "ums-dbus"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryForm:
+    """The form of what is to be appended to a partition."""
+
+    form: Form = Form.BLOCK
+    zone: str = "UTC"
+    """Time zone of instants in `UMS_DBUS`."""
+    rows: int | None = None
+    """Rows in one message at most; as many as is usual in the form when None."""
+    size_bytes: int | None = None
+    """Bytes of one message at most (of one row it may be more); as many as is usual when None."""
+    most_bytes: int | None = None
+    """No message of many rows may be larger, whatever is usual: what the log takes in one piece."""
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """What a log offers besides when other programs read it too, and so want entries in a form that they know."""
+
+    def entry_form(self, topic: str, partition: int) -> EntryForm:
+        """The form of what is appended to the partition from now on; what is there may have another. Errors as of `append`."""
+        ...
+
+
+def entry_form(log: Log, topic: str, partition: int) -> EntryForm:
+    """See `Shared.entry_form`; blocks where headrace is the only reader."""
+    return log.entry_form(topic, partition) if isinstance(log, Shared) else EntryForm()
+
+
+def last(log: Log, topic: str, partition: int, wanted: Callable[[bytes], bool] | None = None) -> Record | None:
+    """The newest entry whose key is `wanted` (the newest of all when it is left out), None when there is none.
 
     Reads backwards in growing steps: quick when it is near the end.
     """
     kept = log.spans(topic).get(partition, Span(0, 0))
     stop = kept.stop
-    step = 64
+    step = 4
     while stop > kept.start:
         start = max(kept.start, stop - step)
         found = None
         for record in log.read(topic, partition, Span(start, stop)):
-            if key is None or record.entry.key == key:
+            if wanted is None or wanted(record.entry.key):
                 found = record
         if found is not None:
             return found

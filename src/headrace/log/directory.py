@@ -9,6 +9,7 @@
         00000000000000000000.log               segments, named by their first offset                     segment.py
         00000000000000041230.log                 of batches, one per append, with a crc32                record.py
         00000000000000041230.index             where about offsets and times are; never trusted          index.py
+    PATH/<topic>/unit-00000000000000000007     the newest append to several partitions                   unit.py
 
 An append writes one batch at the end of the newest segment (1), syncs it (2) and writes the new end into `end` (3). Readers
 look at `end` and read nothing beyond it, so they never see what a power loss could take back. `end` itself is not synced at
@@ -43,28 +44,30 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
-from urllib.parse import quote, unquote
+from typing import ClassVar, Literal
+from urllib.parse import unquote
 
 from pydantic import Field
 
 from headrace.errors import ConfigError
 from headrace.log.base import Entry, Record, Span
 from headrace.log.disk import NEW_FILE, Disk, OpenFile, storage
+from headrace.log.layout import MARKER, refuse_foreign, require_partition, topic_name
 from headrace.log.ownership import holder
 from headrace.log.reader import PartitionReader
 from headrace.log.retention import Keep, Retention
 from headrace.log.segment import segment_path
+from headrace.log.unit import Units, unit_epochs
 from headrace.log.writer import PartitionWriter
 from headrace.model import Component, LocalPath
 
-_MARKER = ".headrace-log"
-_LONGEST_NAME_BYTES = 255
 _MIB = 1 << 20
 
 
 class DirectoryLog:
     """The `Log` on a directory. Any number of processes read; the first `append` to a partition makes this one its writer."""
+
+    takes_parts: ClassVar[bool] = True
 
     class Config(Component):
         """The embedded log on a local disk."""
@@ -83,13 +86,30 @@ class DirectoryLog:
         self._config = config
         self._disk = disk or Disk()
         self._writers: dict[tuple[str, int], PartitionWriter] = {}
+        self._units: dict[str, Units] = {}
         self._readers: dict[tuple[str, int], PartitionReader] = {}
+        self._held: dict[tuple[str, int], int] = {}
         self._writing = threading.Lock()
 
     def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
         """See `Log.append`. RetryableError when another process is the writer and stays it."""
         with self._writing:
             return self._writer(topic, partition).append(entries)
+
+    def append_together(self, topic: str, parts: Mapping[int, Sequence[Entry]]) -> Mapping[int, Span]:
+        """See `Log.append_together`. What a full disk cut short is finished by the next append to the topic, or the next writer."""
+        with self._writing:
+            writers = {partition: self._writer(topic, partition) for partition in (0, *sorted(parts.keys() - {0}))}
+            filled = {partition: entries for partition, entries in parts.items() if entries}
+            units = self._units[topic]
+            if len(filled) > 1:
+                units.decide(
+                    {number: (writers[number].next_offset, entries) for number, entries in filled.items()},
+                    writers[0].require,
+                )
+            spans = {number: writers[number].append(entries) for number, entries in sorted(parts.items())}
+            units.left = {}
+            return spans
 
     def read(self, topic: str, partition: int, span: Span) -> Iterator[Record]:
         """See `Log.read`."""
@@ -108,9 +128,18 @@ class DirectoryLog:
         """See `headrace.log.base.offset_at`."""
         return self.reader(topic, partition).offset_at(time_ms)
 
+    def hold(self, topic: str, partition: int, offset: int) -> None:
+        """See `Holding.hold`."""
+        with self._writing:
+            self._held[topic, partition] = offset
+            if (writer := self._writers.get((topic, partition))) is not None:
+                writer.held_from = offset
+
     def close(self) -> None:
         """See `Log.close`."""
         with self._writing:
+            while self._units:
+                self._units.popitem()[1].close()
             while self._writers:
                 self._writers.popitem()[1].close()
             self._readers.clear()
@@ -123,8 +152,8 @@ class DirectoryLog:
                 names = self._disk.names(root)
             except FileNotFoundError:
                 raise ConfigError(f"there is no log at {root}", fix="check the path") from None
-        _refuse_foreign(root, names)
-        return sorted(topic for name in names if _topic_name(topic := unquote(name)) == name)
+        refuse_foreign(root, names)
+        return sorted(topic for name in names if topic_name(topic := unquote(name)) == name)
 
     def statistics(self, topic: str, partition: int) -> dict[str, int | str]:
         """For people: segments, bytes, epoch and state of a partition."""
@@ -152,11 +181,32 @@ class DirectoryLog:
 
     def directory(self, topic: str, partition: int) -> Path:
         """Where a partition's files are."""
-        if partition < 0:
-            raise ConfigError(f"partition {partition} cannot be", fix="partitions are numbered from 0")
-        return self._config.path / _topic_name(topic) / str(partition)
+        require_partition(partition)
+        return self._config.path / topic_name(topic) / str(partition)
 
     def _writer(self, topic: str, partition: int) -> PartitionWriter:
+        """The writer of a partition, once what an append to several was cut short in is finished."""
+        units = self._units.get(topic)
+        if units is None and (partition == 0 or unit_epochs(self._disk, self.directory(topic, 0).parent)):
+            writer = self._opened(topic, 0)
+            units = self._units[topic] = Units(self._disk, self.directory(topic, 0).parent, writer.epoch)
+            self._finish(topic, units)
+            units.take_over()
+        elif units is not None:
+            self._opened(topic, 0).require()
+            units.settle()
+            self._finish(topic, units)
+        return self._opened(topic, partition)
+
+    def _finish(self, topic: str, units: Units) -> None:
+        """Appends the parts of a decided unit that are missing (unit.py says why none can be there in part)."""
+        for partition, (base_offset, entries) in sorted(units.left.items()):
+            writer = self._opened(topic, partition)
+            if writer.next_offset == base_offset:
+                writer.append(entries)
+        units.left = {}
+
+    def _opened(self, topic: str, partition: int) -> PartitionWriter:
         key = (topic, partition)
         writer = self._writers.get(key)
         if writer is not None and writer.must_reopen:
@@ -171,6 +221,7 @@ class DirectoryLog:
                 keep = Keep(None if age_s is None else age_s * 1000, size_bytes)
             directory = self._make(topic, partition)
             writer = PartitionWriter(self._disk, directory, config.segment_bytes, keep, config.writer_wait_s)
+            writer.held_from = self._held.get(key)
             self._writers[key] = writer
         return writer
 
@@ -184,10 +235,10 @@ class DirectoryLog:
                     return directory
             _make_directory(self._disk, root)
             names = self._disk.names(root)
-            _refuse_foreign(root, names)
-            if _MARKER not in names:
+            refuse_foreign(root, names)
+            if MARKER not in names:
                 with suppress(FileExistsError):
-                    OpenFile(self._disk, root / _MARKER, NEW_FILE).close()
+                    OpenFile(self._disk, root / MARKER, NEW_FILE).close()
             _make_directory(self._disk, directory)
             for above in directory.parents:
                 with suppress(PermissionError):  # a directory that we may not open was made by somebody else
@@ -195,31 +246,15 @@ class DirectoryLog:
         return directory
 
     def _partitions(self, topic: str) -> list[int]:
-        path = self._config.path / _topic_name(topic)
+        path = self._config.path / topic_name(topic)
         with storage("list", path):
             try:
                 names = self._disk.names(path)
             except FileNotFoundError:
                 with suppress(FileNotFoundError):
-                    _refuse_foreign(self._config.path, self._disk.names(self._config.path))
+                    refuse_foreign(self._config.path, self._disk.names(self._config.path))
                 return []
         return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
-
-
-def _topic_name(topic: str) -> str:
-    """The topic as a file name: percent-encoded, its first dot too, so that it is neither hidden nor a way out."""
-    try:
-        name = quote(topic, safe="")
-    except UnicodeEncodeError:
-        name = ""
-    if name.startswith("."):
-        name = "%2E" + name[1:]
-    if not 0 < len(name) <= _LONGEST_NAME_BYTES:
-        raise ConfigError(
-            f"{topic[:80]!r} cannot be the name of a topic",
-            fix="use a name of 1 to 255 letters, digits, dots and dashes",
-        )
-    return name
 
 
 def _make_directory(disk: Disk, directory: Path) -> None:
@@ -231,13 +266,3 @@ def _make_directory(disk: Disk, directory: Path) -> None:
         _make_directory(disk, directory)
     except FileExistsError:
         return
-
-
-def _refuse_foreign(root: Path, names: Sequence[str]) -> None:
-    """A directory that holds other things is not taken for a log, nor turned into one."""
-    foreign = [name for name in names if not name.startswith(".") and name != "lost+found"]
-    if foreign and _MARKER not in names:
-        raise ConfigError(
-            f"{root} is not a log: it holds {foreign[0]} and has no file {_MARKER}",
-            fix="name the directory of a log, or one that is empty or not there yet",
-        )

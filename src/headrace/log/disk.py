@@ -90,6 +90,17 @@ class OpenFile:
         assert self._fd is not None, "the file is closed"
         return self._fd
 
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """`size_bytes` from `position` on, less only where the file ends; the kernel hands out at most 2 GiB at a time."""
+        with storage("read", self.path):
+            chunk = self._disk.pread(self.fd, size_bytes, position)
+            while len(chunk) < size_bytes:
+                more = self._disk.pread(self.fd, size_bytes - len(chunk), position + len(chunk))
+                if not more:
+                    break
+                chunk += more
+        return chunk
+
     def close(self) -> None:
         if self._fd is not None:
             fd, self._fd = self._fd, None

@@ -58,15 +58,15 @@ class SegmentIndex:
         self.rows = [Row(base, 0, NO_TIME)]
 
     @classmethod
-    def load(cls, disk: Disk, extent: Extent, base: int) -> SegmentIndex:
-        """What the segment's index file holds of use about `extent`."""
+    def load(cls, disk: Disk, segment: Path, extent: Extent, base: int) -> SegmentIndex:
+        """What the segment's index file holds of use about `extent` of it."""
         index = cls(base)
-        for row in _rows(_content(disk, index_path(extent.file.path))):
+        for row in _rows(_content(disk, index_path(segment))):
             is_inside = row.position < extent.limit and row.base_offset < extent.stop_offset
             if not is_inside or row.position <= index.rows[-1].position:
                 break
             index.rows.append(row)
-        return index if _points_at_batch(disk, extent, index.rows[-1]) else cls(base)
+        return index if _points_at_batch(extent, index.rows[-1]) else cls(base)
 
     def before_offset(self, offset: int) -> Row:
         """The last row at or before `offset`."""
@@ -84,18 +84,18 @@ class SegmentIndex:
         self.rows.append(row)
         return row
 
-    def walk(self, disk: Disk, extent: Extent, row: Row) -> Iterator[tuple[int, Header]]:
+    def walk(self, extent: Extent, row: Row) -> Iterator[tuple[int, Header]]:
         """Positions and headers of the batches from `row` on; adds the rows that the index lacks."""
         max_time_ms = row.max_time_ms
-        for position, header in headers(disk, extent, row.position, row.base_offset):
+        for position, header in headers(extent, row.position, row.base_offset):
             self.note(header.base_offset, position, max_time_ms)
             max_time_ms = max(max_time_ms, header.max_time_ms)
             yield position, header
 
-    def max_time_ms(self, disk: Disk, extent: Extent) -> int:
+    def max_time_ms(self, extent: Extent) -> int:
         """The largest time of all entries of `extent`."""
         last = self.rows[-1]
-        times = [header.max_time_ms for _, header in self.walk(disk, extent, last)]
+        times = [header.max_time_ms for _, header in self.walk(extent, last)]
         return max([last.max_time_ms, *times])
 
 
@@ -105,9 +105,9 @@ class IndexWriter:
     def __init__(self, disk: Disk, segment: OpenFile, base: int, limit: int) -> None:
         extent = Extent(segment, limit, UNBOUNDED)
         self._disk = disk
-        self._index = SegmentIndex.load(disk, extent, base)
+        self._index = SegmentIndex.load(disk, segment.path, extent, base)
         known = len(self._index.rows)
-        self.max_time_ms = self._index.max_time_ms(disk, extent)
+        self.max_time_ms = self._index.max_time_ms(extent)
         self._file = self._open(index_path(segment.path))
         for number, row in enumerate(self._index.rows[known:], known):
             self._write(number, row)
@@ -157,11 +157,11 @@ def _rows(content: bytes) -> list[Row]:
     return rows
 
 
-def _points_at_batch(disk: Disk, extent: Extent, row: Row) -> bool:
+def _points_at_batch(extent: Extent, row: Row) -> bool:
     """Whether `row` points at a batch of its offset. The row of the segment's first batch needs no proof."""
     if row.position == 0:
         return True
     try:
-        return next(headers(disk, extent, row.position, row.base_offset), None) is not None
+        return next(headers(extent, row.position, row.base_offset), None) is not None
     except CorruptError:
         return False

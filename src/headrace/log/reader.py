@@ -13,8 +13,8 @@ from headrace.log.base import Record, Span
 from headrace.log.disk import Disk, OpenFile, storage
 from headrace.log.end import END_BYTES, End
 from headrace.log.index import SegmentIndex
-from headrace.log.record import Batch, records
-from headrace.log.segment import Extent, batches, damaged, segment_bases, segment_path
+from headrace.log.record import Run
+from headrace.log.segment import Extent, damaged, runs, segment_bases, segment_path
 
 _SHORTEST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.003
@@ -73,11 +73,11 @@ class PartitionReader:
             return
         self._require_kept(span.start, end)
         place = self._resume(span.start, end)
-        for segment, batch in self._batches(place, stop, end):
-            yield from records(batch, span.start, stop)
-            place = _Place(segment, batch.position, batch.header.base_offset)
-            if stop >= batch.header.next_offset:
-                place = _Place(segment, batch.position + batch.header.length, batch.header.next_offset)
+        for segment, position, run in self._runs(place, span.start, stop, end):
+            yield from run.records
+            place = _Place(segment, position + run.last_at, run.last_offset)
+            if stop >= run.next_offset:
+                place = _Place(segment, position + run.stop_at, run.next_offset)
         if len(self._cursors) >= _MOST_CURSORS:
             self._cursors.clear()
         self._cursors[stop] = place
@@ -105,7 +105,7 @@ class PartitionReader:
         while segment < end.next_offset:
             extent = self._extent(segment, end)
             index = self._index_of(segment, extent)
-            for _, header in index.walk(self._disk, extent, index.before_time(time_ms)):
+            for _, header in index.walk(extent, index.before_time(time_ms)):
                 if header.max_time_ms >= time_ms:
                     found = self.read(Span(header.base_offset, header.next_offset))
                     return next(record.offset for record in found if record.entry.time_ms >= time_ms)
@@ -125,15 +125,15 @@ class PartitionReader:
             except FileNotFoundError:
                 return None
 
-    def _batches(self, place: _Place, stop: int, end: End) -> Iterator[tuple[int, Batch]]:
-        """The batches from `place` up to the one with the entry before `stop`, each with its segment."""
+    def _runs(self, place: _Place, start: int, stop: int, end: End) -> Iterator[tuple[int, int, Run]]:
+        """The batches from `place` up to the one with the entry before `stop`, with their segment and the position of their chunk."""
         segment, position, offset = place
         while offset < stop:
             extent = self._extent(segment, end)
             part = extent._replace(stop_offset=min(stop, extent.stop_offset))
-            for batch in batches(self._disk, part, position, offset):
-                yield segment, batch
-                offset = batch.header.next_offset
+            for chunk_at, run in runs(part, position, offset, start):
+                yield segment, chunk_at, run
+                offset = run.next_offset
             if offset < part.stop_offset:
                 raise damaged(extent.file.path, extent.limit, f"it ends before offset {part.stop_offset}")
             segment, position = offset, 0
@@ -155,7 +155,7 @@ class PartitionReader:
         segment = bases[bisect_right(bases, offset) - 1]
         extent = self._extent(segment, end)
         index = self._index_of(segment, extent)
-        for position, header in index.walk(self._disk, extent, index.before_offset(offset)):
+        for position, header in index.walk(extent, index.before_offset(offset)):
             if offset < header.next_offset:
                 return _Place(segment, position, header.base_offset)
         raise damaged(extent.file.path, extent.limit, f"it ends before offset {offset}")
@@ -189,7 +189,10 @@ class PartitionReader:
     def _index_of(self, segment: int, extent: Extent) -> SegmentIndex:
         known = self._index
         if known is None or known[0] != segment:
-            known = self._index = (segment, SegmentIndex.load(self._disk, extent, segment))
+            known = self._index = (
+                segment,
+                SegmentIndex.load(self._disk, segment_path(self._directory, segment), extent, segment),
+            )
         return known[1]
 
     def _require_kept(self, offset: int, end: End) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from headrace.errors import CorruptError
 from headrace.log.disk import Disk, OpenFile, storage
 from headrace.log.end import End
-from headrace.log.segment import UNBOUNDED, Extent, batches, damaged, holds_batch_after, segment_bases, segment_path
+from headrace.log.segment import UNBOUNDED, Extent, damaged, holds_batch_after, runs, segment_bases, segment_path
 
 
 def recover(disk: Disk, directory: Path, published: End | None) -> End:
@@ -65,15 +65,11 @@ def _walk(disk: Disk, file: OpenFile, end: End, following: int | None, *, may_cu
         raise damaged(file.path, size_bytes, f"the file ends before its published end at byte {end.position}")
     extent = Extent(file, size_bytes, UNBOUNDED if following is None else following)
     try:
-        for batch in batches(disk, extent, end.position, end.next_offset):
-            end = replace(
-                end,
-                position=batch.position + batch.header.length,
-                next_offset=batch.header.next_offset,
-            )
+        for position, run in runs(extent, end.position, end.next_offset, start=UNBOUNDED):
+            end = replace(end, position=position + run.stop_at, next_offset=run.next_offset)
     except CorruptError:
         is_tail = may_cut and following is None
-        if not is_tail or holds_batch_after(disk, file, end.position, size_bytes, end.next_offset):
+        if not is_tail or holds_batch_after(file, end.position, size_bytes, end.next_offset):
             raise
         with storage("cut the torn end of", file.path):
             disk.ftruncate(file.fd, end.position)

@@ -63,5 +63,5 @@ def closed_segments(disk: Disk, directory: Path, newest: int) -> list[Closed]:
         file = OpenFile(disk, segment_path(directory, base))
         size_bytes = disk.size_bytes(file.fd)
         extent = Extent(file, size_bytes, stop_offset)
-        found.append(Closed(base, size_bytes, SegmentIndex.load(disk, extent, base).max_time_ms(disk, extent)))
+        found.append(Closed(base, size_bytes, SegmentIndex.load(disk, file.path, extent, base).max_time_ms(extent)))
     return found

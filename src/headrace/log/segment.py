@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headrace.errors import CorruptError
-from headrace.log.disk import Disk, OpenFile, storage
-from headrace.log.record import HEADER, MAGIC, Batch, Header, header_at, is_intact, is_plausible
+from headrace.log.disk import Disk, storage
+from headrace.log.record import HEADER, MAGIC, Header, Run, header_at, is_intact, is_plausible, run_at
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 256 << 10
 _HOP_BYTES = 64 << 10
 _DIGITS = 20
 _SUFFIX = ".log"
@@ -28,10 +28,23 @@ UNBOUNDED = 1 << 63
 """An offset that no log reaches: read as far as there are batches."""
 
 
+class Readable(Protocol):
+    """A segment's file, wherever it lies."""
+
+    @property
+    def path(self) -> object:
+        """What messages call it."""
+        ...
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """`size_bytes` from `position` on, less only where the file ends."""
+        ...
+
+
 class Extent(NamedTuple):
     """The part of a segment that may be read: the bytes before `limit`, the offsets before `stop_offset`."""
 
-    file: OpenFile
+    file: Readable
     limit: int
     stop_offset: int
 
@@ -54,41 +67,46 @@ def segment_bases(disk: Disk, directory: Path) -> list[int]:
     return sorted(base for name in names if (base := segment_base(name)) is not None)
 
 
-def batches(disk: Disk, extent: Extent, position: int, next_offset: int) -> Iterator[Batch]:
-    """The batches from `position` on, where `next_offset` is due.
+def runs(extent: Extent, position: int, next_offset: int, start: int) -> Iterator[tuple[int, Run]]:
+    """The batches from `position` on, where `next_offset` is due: those of a chunk together, and where the chunk begins.
 
-    Raises CorruptError at the first batch that is not whole, intact and in its place.
+    Only records from `start` on are made. Raises CorruptError at the first batch that is not whole, intact and in its place.
     """
     file, limit, stop_offset = extent
     wanted_bytes = CHUNK_BYTES
     while position < limit and next_offset < stop_offset:
-        chunk = _read(disk, file, min(wanted_bytes, limit - position), position)
+        chunk = _read(file, min(wanted_bytes, limit - position), position)
+        run = run_at(chunk, 0, next_offset, start, stop_offset)
+        if run.stop_at:
+            yield position, run
+        at, next_offset = run.stop_at, run.next_offset
         wanted_bytes = CHUNK_BYTES
-        at = 0
-        while len(chunk) - at >= HEADER.size and next_offset < stop_offset:
+        if next_offset < stop_offset and len(chunk) - at >= HEADER.size:
             header = header_at(chunk, at)
             _require_in_place(extent, position + at, header, next_offset)
-            if header.length > len(chunk) - at:
-                wanted_bytes = max(CHUNK_BYTES, header.length)
-                break
-            if not is_intact(header, chunk, at):
+            if header.length <= len(chunk) - at:
                 raise damaged(file.path, position + at, "the checksum of a batch differs")
-            yield Batch(position + at, header, chunk, at)
-            at += header.length
-            next_offset = header.next_offset
+            wanted_bytes = max(CHUNK_BYTES, header.length)
         if len(chunk) < HEADER.size:
             raise damaged(file.path, position, "a batch is incomplete")
         position += at
 
 
-def headers(disk: Disk, extent: Extent, position: int, next_offset: int) -> Iterator[tuple[int, Header]]:
-    """Positions and headers of the same batches; the batches themselves are neither read nor checked."""
+def headers(
+    extent: Extent, position: int, next_offset: int, *, may_be_torn: bool = False
+) -> Iterator[tuple[int, Header]]:
+    """Positions and headers of the batches from `position` on, where `next_offset` is due; the batches themselves are neither read nor checked.
+
+    With `may_be_torn` a batch that runs beyond `limit` is the end, not damage.
+    """
     file, limit, stop_offset = extent
     while limit - position >= HEADER.size and next_offset < stop_offset:
-        chunk = _read(disk, file, min(_HOP_BYTES, limit - position), position)
+        chunk = _read(file, min(_HOP_BYTES, limit - position), position)
         at = 0
         while len(chunk) - at >= HEADER.size and next_offset < stop_offset:
             header = header_at(chunk, at)
+            if may_be_torn and is_plausible(header) and header.length > limit - position - at:
+                return
             _require_in_place(extent, position + at, header, next_offset)
             yield position + at, header
             at += header.length
@@ -96,10 +114,10 @@ def headers(disk: Disk, extent: Extent, position: int, next_offset: int) -> Iter
         position += at
 
 
-def holds_batch_after(disk: Disk, file: OpenFile, position: int, limit: int, offset: int) -> bool:
+def holds_batch_after(file: Readable, position: int, limit: int, offset: int) -> bool:
     """Whether anywhere after `position` there is an intact batch with offsets above `offset`: then what stands at
     `position` is damage in the middle of the log, not the torn end of it."""
-    rest = _read(disk, file, limit - position, position)
+    rest = _read(file, limit - position, position)
     at = rest.find(MAGIC, 1)
     while 0 <= at <= len(rest) - HEADER.size:
         header = header_at(rest, at)
@@ -110,7 +128,7 @@ def holds_batch_after(disk: Disk, file: OpenFile, position: int, limit: int, off
     return False
 
 
-def damaged(path: Path, position: int, reason: str) -> CorruptError:
+def damaged(path: object, position: int, reason: str) -> CorruptError:
     return CorruptError(
         f"{path} is damaged at byte {position}: {reason}",
         fix="check the disk; restore this partition from its copy, or move its directory away and capture again",
@@ -127,13 +145,9 @@ def _require_in_place(extent: Extent, position: int, header: Header, next_offset
         raise damaged(path, position, f"a batch of {header.length} bytes runs beyond the end")
 
 
-def _read(disk: Disk, file: OpenFile, size_bytes: int, position: int) -> bytes:
-    """Exactly `size_bytes`; the kernel hands out at most 2 GiB at a time."""
-    with storage("read", file.path):
-        chunk = disk.pread(file.fd, size_bytes, position)
-        while len(chunk) < size_bytes:
-            more = disk.pread(file.fd, size_bytes - len(chunk), position + len(chunk))
-            if not more:
-                raise damaged(file.path, position + len(chunk), "the file ends before its published end")
-            chunk += more
+def _read(file: Readable, size_bytes: int, position: int) -> bytes:
+    """Exactly `size_bytes`."""
+    chunk = file.read(size_bytes, position)
+    if len(chunk) < size_bytes:
+        raise damaged(file.path, position + len(chunk), "the file ends before its published end")
     return chunk

@@ -40,6 +40,8 @@ class PartitionWriter:
         self._keep = keep
         self._active: _Active | None = None
         self._closed: list[Closed] | None = None
+        self.held_from: int | None = None
+        """Entries from this offset on stay, whatever retention says."""
         self._in_doubt = False
         with storage("open", directory):
             self._ownership = Ownership(disk, directory, wait_s)
@@ -54,6 +56,20 @@ class PartitionWriter:
     def must_reopen(self) -> bool:
         """True after a failure that left memory and disk in doubt: a new writer must take the partition over."""
         return self._in_doubt and not self._ownership.is_lost
+
+    @property
+    def epoch(self) -> int:
+        """The number of this writer among those of the partition."""
+        return self._ownership.epoch
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next entry goes."""
+        return self._end.next_offset
+
+    def require(self) -> None:
+        """FencedError when another has become the writer."""
+        self._ownership.require()
 
     def append(self, entries: Sequence[Entry]) -> Span:
         """One batch, durable on return; see `Log.append`."""
@@ -196,7 +212,7 @@ class PartitionWriter:
         with storage("drop old segments of", self._directory):
             if self._closed is None:
                 self._closed = closed_segments(self._disk, self._directory, newest)
-            dropped = self._closed[: expired(self._closed, keep, now_ms)]
+            dropped = self._closed[: min(expired(self._closed, keep, now_ms), self._not_held(newest))]
             if not dropped:
                 return
             del self._closed[: len(dropped)]
@@ -208,3 +224,9 @@ class PartitionWriter:
                 self._disk.unlink(path)
                 with suppress(FileNotFoundError):
                     self._disk.unlink(index_path(path))
+
+    def _not_held(self, newest: int) -> int:
+        """How many of the oldest segments have nothing that is held."""
+        assert self._closed is not None
+        stops = [*(segment.base for segment in self._closed[1:]), newest]
+        return len(stops) if self.held_from is None else sum(stop <= self.held_from for stop in stops)

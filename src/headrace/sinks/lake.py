@@ -8,31 +8,38 @@ commits them together (lake/commit.py, with the crash story). Who reads the lake
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import count
+from functools import cached_property, partial
+from itertools import combinations, count
 from typing import ClassVar, Literal
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headrace.crash import crash_point
-from headrace.errors import DataError
-from headrace.files import sync_directory
+from headrace.errors import DataError, Finding
 from headrace.lake.asof import live_rows
-from headrace.lake.commit import LakeClear, Manifest, Reached, Stream
-from headrace.lake.layout import LakeFile, remove_orphans
+from headrace.lake.commit import Manifest
+from headrace.lake.derived.spec import Derive
+from headrace.lake.layout import LakeFile, check_path, remove_orphans
 from headrace.lake.parquet import FileWriter, check_types
-from headrace.model import Component, Duration, LocalPath
-from headrace.sinks.base import Capabilities, Position, Sink
+from headrace.lake.policy import Policy
+from headrace.lake.records import LakeClear, Reached, Stream
+from headrace.lake.windows import Windows
+from headrace.model import Component, Duration
+from headrace.sinks.base import Capabilities, Position, Sink, refused
+from headrace.storage.base import FileTree
+from headrace.storage.location import Location, are_apart, scheme_of, tree_at
+from headrace.storage.options import StoreOptions
 from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import ID, Namespace, TableSchema
 
-GATHERED_BYTES = 64 << 20
+GATHERED_BYTES = 16 << 20
 GATHERED_TOTAL_BYTES = 256 << 20
 IDLE_COMMIT_S = 60.0
 IDLE_COMMIT_ENTRIES = 10_000
@@ -41,16 +48,44 @@ _FINISHERS = 8
 """Threads that complete files; most of their time is fsync and native code without the interpreter's lock."""
 
 
-class LakeConfig(Component):
-    """A lake: a directory of Parquet files with every change of every table."""
+class LakeConfig(Component, StoreOptions):
+    """A lake: a directory of Parquet files with every change of every table, on this machine, on HDFS or in a bucket of S3."""
 
     type: Literal["lake"]
-    path: LocalPath
-    """The lake's directory; created when missing. Several flows may share one."""
+    path: Location
+    """The lake's directory, ``hdfs://namenode:8020/lake`` or ``s3://bucket/lake``; created when missing. Several flows may share one."""
     commit_interval: Duration = Field(default=1.0, gt=0)
     """Seconds between commits: shorter is fresher, longer makes fewer and larger files."""
     compression_level: int = Field(default=1, ge=1, le=22)
     """zstd level of the Parquet files; 1 is by far the fastest, higher levels save little."""
+    care: Policy | None = Policy()
+    """What `headrace run` does about small files, states and history; nothing when null."""
+    derive: tuple[Derive, ...] = ()
+    """Tables for those who read tables, kept up while the flow runs: ``[{current: delta, path: ./current}]`` (docs/how-to/lake.md)."""
+    windows: Windows | None = None
+    """Windows of event time that close with a certificate: ``1h``, or a mapping; none when left out."""
+
+    @model_validator(mode="after")
+    def _derives_elsewhere(self) -> LakeConfig:
+        for one, other in combinations([self.path, *(each.path for each in self.derive)], 2):
+            if not are_apart(one, other):
+                raise ValueError(f"the lake and each of `derive` need directories of their own, not {one} and {other}")
+        return self
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> LakeConfig:
+        self.must_fit({scheme_of(path) for path in (self.path, *(each.path for each in self.derive))})
+        return self
+
+    @model_validator(mode="after")
+    def _windows_are_closed_by_care(self) -> LakeConfig:
+        if self.windows is not None and self.care is None:
+            raise ValueError("windows are closed by the care of the lake: leave `care: null` out")
+        return self
+
+    def tree(self) -> FileTree:
+        """The lake's files."""
+        return tree_at(self.path, self.store_options())
 
 
 class LakeSink(Sink):
@@ -77,6 +112,11 @@ class LakeSink(Sink):
     def prepare(self, table: TableSchema) -> None:
         """Nothing to create: the first file makes the directory. ConfigError for a column type that the lake cannot keep."""
         check_types(table)
+        check_path(table.namespace)
+
+    def misfits(self, tables: Sequence[TableSchema]) -> Iterator[Finding]:
+        for table in tables:
+            yield from refused(partial(check_types, table), partial(check_path, table.namespace))
 
     def position(self, topic: str, partition: int) -> Position | None:
         """Where this flow's last commit ended."""
@@ -102,7 +142,7 @@ class LakeSink(Sink):
 
     def clear(self, clear: Clear) -> None:
         """Remembers the clear for the next commit; the files stay, what they hold is history."""
-        self._cleared.append(LakeClear(str(clear.table.namespace), clear.id, clear.commit_ts_us))
+        self._cleared.append(LakeClear(str(clear.table.namespace), clear.id, clear.commit_ts_us, clear.cause))
 
     def commit(self, position: Position) -> None:
         """Makes all that was written visible, with the position, at once."""
@@ -125,7 +165,7 @@ class LakeSink(Sink):
 
     def scan(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """The live rows as of the newest commit, in the given version's columns."""
-        return live_rows(Manifest.open_to_write(self._config.path), table).batches
+        return live_rows(Manifest.open_to_write(self._lake), table).batches
 
     def close(self) -> None:
         """Throws away what was not committed."""
@@ -149,11 +189,15 @@ class LakeSink(Sink):
             self._failure = error
             raise
 
+    @cached_property
+    def _lake(self) -> FileTree:
+        return self._config.tree()
+
     def _manifest(self) -> Manifest:
         """The commit log as this run has found it and moved it on; never refreshed otherwise, so that another run is noticed."""
         if self._opened is None:
-            self._opened = Manifest.open_to_write(self._config.path)
-            remove_orphans(self._config.path, lambda: Manifest.open(self._config.path).files())
+            self._opened = Manifest.open_to_write(self._lake)
+            remove_orphans(self._lake, lambda: Manifest.open(self._lake).known_paths())
         return self._opened
 
     def _worth_a_commit(self, last: Reached | None, stream: Stream, end: Reached) -> bool:
@@ -166,15 +210,15 @@ class LakeSink(Sink):
         """Completes all files, durably; they are named but no commit lists them yet."""
         finishers = self._finishers = self._finishers or ThreadPoolExecutor(_FINISHERS, "lake-finish")
         added = [file for files in finishers.map(_Gathered.finish, self._tables.values()) for file in files]
-        directories = {(self._config.path / file.path).parent for file in added}
-        list(finishers.map(sync_directory, directories))
+        directories = {file.path.rpartition("/")[0] for file in added}
+        list(finishers.map(lambda directory: self._lake.sync([directory]), directories))
         self._tables.clear()
         self.gathered_bytes = 0
         return added
 
     def _new_file(self, table: TableSchema) -> FileWriter:
         name = f"{self._attempt}-{next(self._names):06d}.parquet"
-        return FileWriter(self._config.path, table, name, self._config.compression_level)
+        return FileWriter(self._lake, table, name, self._config.compression_level)
 
 
 class _Gathered:
@@ -203,7 +247,7 @@ class _Gathered:
     def spill(self) -> int:
         """Writes what is in memory as row groups; returns how many bytes of memory that frees."""
         freed_bytes, self.bytes = self.bytes, 0
-        rows = _sorted_by_id(pa.Table.from_batches(self._batches).combine_chunks())
+        rows = _sorted_by_id(pa.Table.from_batches(self._batches))
         self._batches.clear()
         first_id = rows.column(ID)[0].as_py()
         if self._writing is not None and first_id < self._writing.last_id:

@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from headrace.errors import ConfigError
+from headrace.errors import Finding
 from headrace.model import Component
-from headrace.sinks.base import Capabilities, Position, Sink
-from headrace.sinks.values import from_text
+from headrace.sinks.base import Capabilities, Position, Sink, refused, require_key
 from headrace.ums.change import ChangeBatch, Clear, is_delete
 from headrace.ums.schema import ID, TableSchema
+from headrace.ums.values import from_text
 
 
 class MemoryConfig(Component):
@@ -30,7 +31,7 @@ class MemoryConfig(Component):
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """The newest change of a key; `values` maps columns to Arrow scalars."""
+    """The newest change of a key; `values` maps columns (`Column.identity`) to Arrow scalars."""
 
     id: int
     is_active: bool
@@ -42,6 +43,8 @@ class MemoryStore:
     """All tables of one name, by namespace without version."""
 
     tables: dict[str, dict[tuple[object, ...], MemoryRow]] = field(default_factory=dict)
+    cleared: dict[str, int] = field(default_factory=dict)
+    """By table, the largest id of a clear."""
     positions: dict[tuple[str, str, int], Position] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -59,13 +62,12 @@ class MemorySink(Sink):
         self._pending: list[ChangeBatch | Clear] = []
 
     def prepare(self, table: TableSchema) -> None:
-        if not table.key:
-            raise ConfigError(
-                f"the table {table.namespace.all_versions} has no key, which a memory target needs",
-                fix="name its key columns in the flow, `key: {schema.table: [column, …]}`, or leave it out with `exclude`",
-            )
+        require_key(table, "a memory target")
         with self._store.lock:
             self._store.tables.setdefault(table.namespace.all_versions, {})
+
+    def misfits(self, tables: Sequence[TableSchema]) -> Iterator[Finding]:
+        return refused(*(partial(require_key, table, "a memory target") for table in tables))
 
     def write(self, batch: ChangeBatch) -> None:
         self._pending.append(batch)
@@ -76,11 +78,13 @@ class MemorySink(Sink):
     def commit(self, position: Position) -> None:
         with self._store.lock:
             for change in self._pending:
-                rows = self._store.tables[change.table.namespace.all_versions]
+                table = change.table.namespace.all_versions
+                rows, cleared = self._store.tables[table], self._store.cleared
                 if isinstance(change, Clear):
                     _clear(rows, change)
+                    cleared[table] = max(change.id, cleared.get(table, change.id))
                 else:
-                    _merge(rows, change.newest_per_key())
+                    _merge(rows, change.not_before(cleared.get(table)).newest_per_key())
             self._store.positions[self._flow, position.topic, position.partition] = position
         self._pending = []
 
@@ -94,7 +98,7 @@ class MemorySink(Sink):
         for column in table.columns:
             default = None if column.initial_default is None else from_text(column.initial_default, column.type)
             missing: pa.Scalar[Any] = pa.scalar(None, column.type) if default is None else default[0]
-            values = [row.get(column.name, missing).cast(column.type) for row in live]
+            values = [row.get(column.identity, missing).cast(column.type) for row in live]
             columns.append(pa.array(values, column.type))
         yield pa.RecordBatch.from_arrays(columns, [column.name for column in table.columns])
 
@@ -109,8 +113,8 @@ def _clear(rows: dict[tuple[object, ...], MemoryRow], clear: Clear) -> None:
 
 
 def _merge(rows: dict[tuple[object, ...], MemoryRow], batch: ChangeBatch) -> None:
-    names = [column.name for column in batch.table.columns]
-    columns = [batch.data.column(name) for name in names]
+    names = [column.identity for column in batch.table.columns]
+    columns = [batch.data.column(column.name) for column in batch.table.columns]
     keys = zip(*(batch.data.column(name).to_pylist() for name in batch.table.key), strict=True)
     ids: list[Any] = batch.data.column(ID).to_pylist()
     deletes = is_delete(batch.data).to_pylist()

@@ -1,8 +1,9 @@
 """Following epochs: long-lived Spark tasks that follow the log and write to the targets themselves.
 
-Spark sees a stream whose offset is just a number, the epoch. `latestOffset` is always one more than the start. The tasks of an
-epoch (one per source that captures, one per source that delivers) begin where their last epoch ended, work for the epoch's
-length, make their end durable in the ledger and hand their figures to the driver as rows.
+Spark sees a stream that is just a clock, its own source ``rate-micro-batch``: each micro-batch is an epoch, and the time of its rows
+is the epoch's number. Every partition is a task (of one that captures, one that delivers, …), which begins where its last epoch ended,
+works for the epoch's length, makes its end durable in the ledger and hands its figures to the driver as a row. A data source of our own
+in Python would do the same, and cost seven processes more, which Spark keeps for planning it (docs/decisions/0013-memory-of-a-run.md).
 
 ::
 
@@ -17,62 +18,75 @@ Crash story. A kill at each of these points loses nothing and repeats nothing in
   the lake for its position. Databases: rows and position are one transaction, likewise. A store that cannot remember a position:
   the next attempt starts from the end of n-1 and writes changes again; only a larger `_ums_id_` wins, so that changes nothing.
 * ``epoch.finished`` (before S2) as S1: all is in the targets, the ledger does not know; the epoch runs again, from its start.
-* ``epoch.recorded`` (after S2) the ledger knows, Spark does not; Spark runs epoch n again, the task finds n in the ledger and hands
-  out the recorded message without doing anything.
-* after S3 Spark's commit of n may be missing: as the row above.
+* ``epoch.recorded`` (after S2) the ledger knows, Spark does not. When the driver lives, Spark runs epoch n again, the task finds n in
+  the ledger and hands out the recorded message without doing anything; else the next run begins with n+1.
+* after S3 Spark's commit of n may be missing, which nobody asks for: the next run begins behind the newest epoch of the ledger.
+
+When the process of one task dies alone, Spark begins the task again in a new one, and the others go on; the epoch ends for all when its
+time is over for the first of them (rundir.Until). When the driver dies, all others find out by themselves and end.
 
 Two attempts at once (a zombie on a lost executor): the log fences the older capture, the lake refuses a commit that does not go
 on from its own position, databases take repeats, and the ledger keeps the first end of an epoch.
 
-The numbers of Spark's checkpoint need not fit the ledger: an epoch not above the ledger's newest is answered from the ledger.
+Spark's checkpoint belongs to one run (``STATE/runs/<run>/checkpoint``): it remembers nothing that the ledger does not know better. Kept
+from run to run it does harm: a run that is ended between its first epoch and Spark's commit of it leaves an epoch that a later run,
+whose stream begins behind it, can not plan again.
+
+A stop: tasks of the epoch in progress end at a whole transaction. Spark may begin more epochs before the driver ends the query; their
+tasks see the stop and do nothing.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+import traceback
+from functools import partial
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
 
 from headrace.crash import crash_point
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, unexpected
 from headrace.stream.ledger import Ended, Ledger
 from headrace.stream.rundir import RunDirectory, Until
-from headrace.stream.tasks import Run, Task, tasks_of, unexpected
+from headrace.stream.tasks import Run, Task, tasks_of
 
-FORMAT = "headrace-epochs"
-SCHEMA = "task string, epoch long, message string"
 Json = dict[str, Any]
+_NOTHING_NEW: Json = {"idle": False, "nothing": True}
 
 
 def run_epoch(run: Run, task: Task, epoch: int) -> Json:
-    """Runs one epoch of a task, or hands out (marked `again`) what the ledger has of it; returns its message for the driver."""
+    """Runs one epoch of a task, or hands out what the ledger has of it; returns its message for the driver.
+
+    An error is left in the run's directory, for the driver to raise: Spark would begin a task that raises it again.
+    """
     directory = RunDirectory(run.directory)
+    directory.require()
+    if directory.stop_requested():
+        return _NOTHING_NEW
     try:
         ledger = _ledger(run, task)
         last = ledger.newest()
         if last is not None and epoch <= last.epoch:
-            return {**last.message, "idle": False, "again": True}
+            # The process that ended the epoch died before it could tell the driver.
+            return last.message
         crash_point("epoch.started")
         began_ms = time.time_ns() // 1_000_000
-        # When another task has ended this epoch before a crash, nobody sits it out alone.
-        epoch_s = 0.0 if newest_epoch(run) >= epoch else run.pipeline.epoch
-        state, message = task.work(last.state if last else {}, Until(directory, epoch, epoch_s))
+        state, message = task.work(last.state if last else {}, Until(directory, epoch, run.pipeline.epoch))
         crash_point("epoch.finished")
-        times = {"began_ms": began_ms, "ended_ms": time.time_ns() // 1_000_000}
-        ended = ledger.end(Ended(epoch, state, {**message, **times}))
+        told = {"began_ms": began_ms, "ended_ms": time.time_ns() // 1_000_000}
+        ended = ledger.end(Ended(epoch, state, {**message, **told}))
         crash_point("epoch.recorded")
     except HeadraceError as error:
         directory.fail(task.name, error)
-        raise
     except Exception as error:
-        failure = unexpected(task.name, error)
-        directory.fail(task.name, failure)
-        raise failure from error
-    return ended.message
+        traceback.print_exc()  # to the run's jvm.log
+        directory.fail(task.name, unexpected(task.name, error))
+    else:
+        return ended.message
+    return _NOTHING_NEW
 
 
 def newest_epoch(run: Run) -> int:
@@ -85,50 +99,20 @@ def _ledger(run: Run, task: Task) -> Ledger:
     return Ledger(run.pipeline.state / "epochs" / task.name)
 
 
-class _Slot(InputPartition):
-    def __init__(self, task: Task, epoch: int) -> None:
-        super().__init__(None)
-        self.task = task
-        self.epoch = epoch
+def followed(session: SparkSession, run: Run) -> DataFrame:
+    """The stream of a run's epochs: of each a row for every task when its work is done, `{"task":…, "epoch":…, "message":…}`."""
+    tasks = len(tasks_of(run))
+    clock = session.readStream.format("rate-micro-batch").options(
+        rowsPerBatch=tasks,
+        numPartitions=tasks,
+        startTimestamp=newest_epoch(run),
+        advanceMillisPerBatch=1,
+    )
+    work = udf(partial(_work, run), "string", useArrow=False).asNondeterministic()
+    numbered = clock.load().selectExpr(f"value % {tasks} AS task", "unix_millis(timestamp) AS time_ms")
+    return numbered.select(work("task", "time_ms").alias("ended"))
 
 
-class EpochReader(DataSourceStreamReader):
-    """Tells Spark that the next epoch is always there, until a stop was requested."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        # Without a checkpoint Spark begins here: where the ledger is, not at the beginning of time.
-        return {"epoch": newest_epoch(self._run)}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadAllAvailable()
-
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        if RunDirectory(self._run.directory).stop_requested():
-            time.sleep(0.1)
-            return start
-        return {"epoch": int(start["epoch"]) + 1}
-
-    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        return [_Slot(task, int(end["epoch"])) for task in tasks_of(self._run)]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str]]:
-        assert isinstance(partition, _Slot)
-        message = run_epoch(self._run, partition.task, partition.epoch)
-        yield partition.task.name, partition.epoch, json.dumps(message)
-
-
-class EpochDataSource(DataSource):
-    """The Python data source behind `headrace run`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        return SCHEMA
-
-    def streamReader(self, schema: object) -> EpochReader:  # noqa: N802
-        return EpochReader(Run.from_option(self.options["secret"]))
+def _work(run: Run, number: int, time_ms: int) -> str:
+    task, epoch = tasks_of(run)[number], time_ms + 1
+    return json.dumps({"task": task.name, "epoch": epoch, "message": run_epoch(run, task, epoch)})

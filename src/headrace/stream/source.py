@@ -1,12 +1,13 @@
 """The log as a Spark source: ``spark.readStream.format("headrace-log")``, and the same as a batch by ``spark.read``.
 
-One row is one entry of the log; a block (ums/change.py) is one cell, so the JVM carries changes without parsing them and a Python
-worker opens one into a typed table at no cost (``headrace.ums.change.read_block``).
+One row is one entry of the log that holds changes or a mark; a block (ums/change.py) is one cell, so the JVM carries changes without
+parsing them and a Python worker opens one into a typed table at no cost (``headrace.ums.change.read_block``). UMS messages of a topic
+on Kafka become blocks here; those that say something else (heartbeats, ends of versions) give no row.
 
-Options: `topic`, and which log: `path` (the embedded log's directory) or `brokers` (Kafka); any other option of that log in a flow file
+Options: `topic`, and which log: `path` (the embedded log's directory, also ``hdfs://…`` and ``s3://…``) or `brokers` (Kafka); any other option of that log in a flow file
 too, with a dot where it has levels (``sasl.username``). `startingOffsets` (``earliest``, the default, or ``latest``; a stream's first
 start only); `maxEntriesPerTrigger`. Offsets are a map partition -> next offset: a range always gives the same rows again.
-Trigger.AvailableNow is supported. Register it once per session: ``spark.dataSource.register(LogDataSource)``.
+Trigger.AvailableNow is supported. Register it once per session: ``headrace.spark.register(spark)``.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace import registry
+from headrace.codec.entries import EntryReader, table_of
+from headrace.codec.ums import is_heartbeat, is_mark
 from headrace.errors import ConfigError
 from headrace.log.base import Log, Record, Span
-from headrace.ums.change import MARK_KEY
+from headrace.log.layout import kind_of
 
 FORMAT = "headrace-log"
-_FIELDS: list[pa.Field[Any]] = [
+ENTRY_FIELDS: list[pa.Field[Any]] = [
     pa.field("topic", pa.utf8()),
     pa.field("partition", pa.int32()),
     pa.field("offset", pa.int64()),
@@ -39,10 +42,8 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("namespace", pa.utf8()),
     pa.field("block", pa.binary()),
 ]
-_DDL = "topic string, partition int, offset long, time timestamp, namespace string, block binary"
+ENTRIES_DDL = "topic string, partition int, offset long, time timestamp, namespace string, block binary"
 _ENTRIES_PER_BATCH = 256
-_KINDS = {"path": "directory", "brokers": "kafka"}
-"""The option that says where a log is -> the kind of log."""
 _OURS = {"topic", "startingoffsets", "maxentriespertrigger"}
 Offsets = dict[str, int]
 
@@ -56,18 +57,17 @@ class _Slice(InputPartition):
         self.span = span
 
 
-class _Topic:
+class LogTopic:
     """One topic of a log, opened anew in each process that needs it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        kinds = [kind for option, kind in _KINDS.items() if option in options]
-        if len(kinds) != 1 or "topic" not in options:
+        if ("path" in options) == ("brokers" in options) or "topic" not in options:
             raise ConfigError(
                 f"format {FORMAT} needs to know which topic of which log",
                 fix="set `topic`, and either `path` or `brokers`",
             )
         self.name = options["topic"]
-        self._kind = kinds[0]
+        self._kind = kind_of(options["path"]) if "path" in options else "kafka"
         self._options = {name: value for name, value in options.items() if name.lower() not in _OURS}
 
     def open(self) -> Log:
@@ -96,31 +96,34 @@ class _Topic:
 
     def read(self, piece: _Slice) -> Iterator[pa.RecordBatch]:
         log = self.open()
+        reader = EntryReader()
         try:
             records = log.read(self.name, piece.partition, piece.span)
-            while some := tuple(islice(records, _ENTRIES_PER_BATCH)):
+            blocks = ((record, block) for record in records if (block := reader.block(record.entry)) is not None)
+            while some := tuple(islice(blocks, _ENTRIES_PER_BATCH)):
                 yield self._rows(piece.partition, some)
         finally:
             log.close()
 
-    def _rows(self, partition: int, records: tuple[Record, ...]) -> pa.RecordBatch:
+    def _rows(self, partition: int, found: tuple[tuple[Record, bytes], ...]) -> pa.RecordBatch:
+        records = [record for record, _ in found]
         keys = [record.entry.key for record in records]
         columns: list[list[Any]] = [
             [self.name] * len(records),
             [partition] * len(records),
             [record.offset for record in records],
             [record.entry.time_ms * 1000 for record in records],
-            [None if key == MARK_KEY else key.decode() for key in keys],
-            [record.entry.value for record in records],
+            [None if is_mark(key) or is_heartbeat(key) else table_of(key).decode() for key in keys],
+            [block for _, block in found],
         ]
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, _FIELDS, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS))
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, ENTRY_FIELDS, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(ENTRY_FIELDS))
 
 
 class LogReader(DataSourceReader):
     """All that is on the log now."""
 
-    def __init__(self, topic: _Topic) -> None:
+    def __init__(self, topic: LogTopic) -> None:
         self._topic = topic
 
     def partitions(self) -> list[InputPartition]:
@@ -134,7 +137,7 @@ class LogReader(DataSourceReader):
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log from a starting offset on, as far as it has come, or at most so many entries a trigger."""
 
-    def __init__(self, topic: _Topic, options: Mapping[str, str]) -> None:
+    def __init__(self, topic: LogTopic, options: Mapping[str, str]) -> None:
         self._topic = topic
         self._latest = options.get("startingOffsets", "earliest") == "latest"
         self._limit = int(options.get("maxEntriesPerTrigger", "0"))
@@ -147,19 +150,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._limit) if self._limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._until = self._ends()
+        self._until = self.ends()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        ends = self._until if self._until is not None else self._ends()
+        ends = self.ends()
         if not isinstance(limit, ReadMaxRows):
             return ends
-        left = limit.max_rows
-        reached: Offsets = {}
-        for partition, end in ends.items():
-            begin = start.get(partition, 0)
-            reached[partition] = min(end, begin + left)
-            left -= reached[partition] - begin
-        return reached
+        return shared(start, ends, limit.max_rows)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         spans = {partition: Span(start.get(partition, 0), stop) for partition, stop in end.items()}
@@ -169,8 +166,22 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, _Slice)
         return self._topic.read(partition)
 
-    def _ends(self) -> Offsets:
+    def ends(self) -> Offsets:
+        """Where all partitions end now; with AvailableNow where they ended at the begin."""
+        if self._until is not None:
+            return self._until
         return {str(number): span.stop for number, span in self._topic.spans().items()}
+
+
+def shared(start: Offsets, ends: Offsets, left: int) -> Offsets:
+    """So many entries in all, of each partition an equal part or what it has: none keeps another one waiting."""
+    there = {partition: end - start.get(partition, 0) for partition, end in ends.items()}
+    reached: Offsets = {}
+    for number, partition in enumerate(sorted(there, key=lambda partition: there[partition])):
+        part = min(there[partition], -(-left // (len(there) - number)))
+        reached[partition] = start.get(partition, 0) + part
+        left -= part
+    return {partition: reached[partition] for partition in ends}
 
 
 class LogDataSource(DataSource):
@@ -181,10 +192,10 @@ class LogDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return _DDL
+        return ENTRIES_DDL
 
     def reader(self, schema: object) -> LogReader:
-        return LogReader(_Topic(self.options))
+        return LogReader(LogTopic(self.options))
 
     def streamReader(self, schema: object) -> LogStreamReader:  # noqa: N802
-        return LogStreamReader(_Topic(self.options), self.options)
+        return LogStreamReader(LogTopic(self.options), self.options)

@@ -58,7 +58,7 @@ class LogConformance(ABC):
         assert dict(log.spans("nothing")) == {}
         assert list(log.read("nothing", 0, _EVERYTHING)) == []
         assert not log.wait("nothing", 0, 0, 0.0)
-        assert last(log, "nothing", 0, b"k") is None
+        assert last(log, "nothing", 0, b"k".__eq__) is None
 
     def test_offsets_ascend_within_the_spans_of_their_appends(self, open_log: OpenLog) -> None:
         log = open_log()
@@ -118,6 +118,49 @@ class LogConformance(ABC):
         assert values(log.read("t", 3, _EVERYTHING)) == [b"t3", b"t3"]
         assert values(log.read("t2", 0, _EVERYTHING)) == [b"other"]
         log.close()
+
+    def test_parts_appended_together_are_all_there(self, open_log: OpenLog) -> None:
+        log = open_log()
+        log.append("t", 0, [entry(b"before")])
+        if not log.takes_parts:
+            with pytest.raises(ConfigError, match="one partition"):
+                log.append_together("t", {0: [entry(b"a")], 1: [entry(b"b")]})
+            assert values(log.read("t", 0, _EVERYTHING)) == [b"before"]
+            log.close()
+            return
+        spans = log.append_together("t", {2: [entry(b"c"), entry(b"d")], 0: [entry(b"a")], 1: []})
+        assert {partition: len(span) > 0 for partition, span in spans.items()} == {0: True, 1: False, 2: True}
+        later = log.append_together("t", {0: [entry(b"e")], 2: [entry(b"f")]})
+        assert all(later[partition].start >= spans[partition].stop for partition in later)
+        for reader in (log, open_log()):
+            assert [values(reader.read("t", partition, _EVERYTHING)) for partition in range(3)] == [
+                [b"before", b"a", b"e"],
+                [],
+                [b"c", b"d", b"f"],
+            ]
+            assert values(reader.read("t", 2, spans[2])) == [b"c", b"d"]
+        log.close()
+        other = open_log()
+        other.append_together("t", {1: [entry(b"g")], 2: [entry(b"h")]})
+        assert values(other.read("t", 1, _EVERYTHING)) == [b"g"]
+        other.close()
+
+    def test_who_appends_together_is_the_writer_of_partition_0(self, open_log: OpenLog) -> None:
+        first, second = open_log(), open_log()
+        partitions = (0, 1) if first.takes_parts else (0,)
+        first.append_together("t", {partition: [entry(b"first")] for partition in partitions})
+        winner, loser = second, first
+        try:
+            second.append_together("t", {})
+        except RetryableError:
+            winner, loser = first, second
+        with pytest.raises(RetryableError):
+            loser.append_together("t", {partition: [entry(b"lost")] for partition in partitions})
+        winner.append_together("t", {partition: [entry(b"won")] for partition in reversed(partitions)})
+        for partition in partitions:
+            assert values(winner.read("t", partition, _EVERYTHING)) == [b"first", b"won"]
+        winner.close()
+        loser.close()
 
     @pytest.mark.parametrize("topic", ["mysql.db1/ü %2F", ".", "..", "a" * 249])
     def test_a_strange_topic_is_kept_apart_or_refused(self, open_log: OpenLog, topic: str) -> None:
@@ -217,10 +260,10 @@ class LogConformance(ABC):
         marks = log.append("t", 0, [entry(b"old", key=b"~mark"), entry(b"new", key=b"~mark")])
         for _ in range(10):
             log.append("t", 0, [entry(b"data") for _ in range(50)])
-        found = last(log, "t", 0, b"~mark")
+        found = last(log, "t", 0, b"~mark".__eq__)
         assert found is not None
         assert (found.offset, found.entry.value) == (marks.stop - 1, b"new")
-        assert last(log, "t", 0, b"no such key") is None
+        assert last(log, "t", 0, b"no such key".__eq__) is None
         log.close()
 
     def test_offset_at_finds_the_first_entry_of_a_time(self, open_log: OpenLog) -> None:

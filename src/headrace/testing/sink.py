@@ -26,11 +26,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import ConfigError, RetryableError
+from headrace.errors import ConfigError, DataError, FatalError, Finding, HeadraceError, RetryableError
 from headrace.retry import Backoff
 from headrace.sinks.base import Position, Sink
+from headrace.testing.awkward import AWKWARD
 from headrace.ums.change import ChangeBatch, Clear, empty_batch
 from headrace.ums.schema import SYSTEM_FIELDS, Column, Namespace, TableSchema
+from headrace.ums.values import to_text
 
 OpenSink = Callable[[], Sink]
 Values = Mapping[str, object]
@@ -202,6 +204,18 @@ class SinkConformance(ABC):
             sink.write(batch_of(ORDERS, [order(2, 10), order(3, 30)]))
         assert live(ORDERS) == [(10, "by 1", Decimal(1))]
 
+    def test_what_is_flushed_comes_with_the_commit(self, open_sink: OpenSink, live: Live) -> None:
+        with closing(open_sink()) as sink:
+            sink.flush()
+            sink.prepare(ORDERS)
+            sink.write(batch_of(ORDERS, [order(1, 10)]))
+            sink.flush()
+            sink.write(batch_of(ORDERS, [order(2, 10, "u"), order(3, 20)]))
+            sink.flush()
+            sink.flush()
+            sink.commit(_position(1))
+        assert live(ORDERS) == [(10, "by 2", Decimal(2)), (20, "by 3", Decimal(3))]
+
     def test_an_older_change_loses(self, deliver: Deliver, live: Live) -> None:
         deliver(batch_of(ORDERS, [order(5, 10)]))
         deliver(batch_of(ORDERS, [order(4, 10, "u")]))
@@ -236,6 +250,21 @@ class SinkConformance(ABC):
                 deliver(*(batch_of(ORDERS, piece) for piece in _split(part, chance)))
         assert live(ORDERS) == expected
 
+    def test_writers_at_the_same_time_end_as_one(self, open_sink: OpenSink, live: Live) -> None:
+        history, expected = _random_history(random.Random(7))
+
+        def write(number: int) -> None:
+            chance = random.Random(number)
+            shuffled = chance.sample(history, len(history))
+            with closing(open_sink()) as sink:
+                sink.prepare(ORDERS)
+                for offset, part in enumerate(_split(shuffled, chance), start=1):
+                    sink.write(batch_of(ORDERS, part))
+                    sink.commit(replace(_position(offset), partition=number))
+
+        in_threads(*(partial(retried, partial(write, number)) for number in range(3)))
+        assert live(ORDERS) == expected
+
     def test_a_clear_ends_the_rows_before_it_and_none_after(self, deliver: Deliver, live: Live) -> None:
         cleared = Clear(ORDERS, 5, 5_000_000)
         deliver(batch_of(ORDERS, [order(1, 10), order(2, 20)]))
@@ -245,6 +274,14 @@ class SinkConformance(ABC):
             batch_of(ORDERS, [order(1, 10), order(2, 20)]), cleared, batch_of(ORDERS, [order(9, 20), order(11, 10)])
         )
         assert live(ORDERS) == [(10, "by 11", Decimal(11)), (20, "by 9", Decimal(9))]
+
+    def test_a_row_from_before_a_clear_that_comes_behind_it_loses(self, deliver: Deliver, live: Live) -> None:
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        deliver(Clear(ORDERS, 5, 5_000_000))
+        deliver(batch_of(ORDERS, [order(-9, 40), order(-8, 10), order(6, 30)]))
+        assert live(ORDERS) == [(30, "by 6", Decimal(6))]
+        deliver(Clear(ORDERS, 3, 3_000_000), batch_of(ORDERS, [order(4, 50), order(7, 60)]))
+        assert live(ORDERS) == [(30, "by 6", Decimal(6)), (60, "by 7", Decimal(7))]
 
     def test_a_batch_may_hold_a_change_twice_and_many_changes_of_a_key(self, deliver: Deliver, live: Live) -> None:
         changes = [order(1, 10), order(2, 10, "u"), order(1, 10), order(2, 10, "u"), order(2, 20)]
@@ -265,8 +302,14 @@ class SinkConformance(ABC):
         source_type, values = TYPES[kind]
         columns = (Column("id", pa.int64(), "bigint"), Column("value", values.type, source_type))
         table = TableSchema(Namespace("mysql", "db1", "shop", f"t_{kind}"), columns, ("id",))
-        plain = batch_of(table, [Change("i", n + 1, {"id": n}) for n in range(len(values))])
-        data = plain.data.set_column(plain.data.num_columns - 1, table.arrow_schema().field("value"), values)
+        with closing(open_sink()) as sink:
+            in_year_0 = [str(text).startswith("0000-") for text in to_text(values).to_pylist()]
+            stands = [sink.capabilities.has_year_0 or not is_in for is_in in in_year_0]
+        if not all(stands):
+            with pytest.raises(DataError):
+                _deliver_once(open_sink, ChangeBatch(table, _rows_with(table, values)))
+            values = values.filter(pa.array(stands))
+        data = _rows_with(table, values)
         for batch in (ChangeBatch(table, data), ChangeBatch(table, _many(data))):
             _deliver_once(open_sink, batch)
             found = _scan_table(open_sink, table).sort_by("id")
@@ -342,6 +385,42 @@ class SinkConformance(ABC):
         deliver(batch_of(later, [order(3, 10, "u")]))
         assert live(later) == [(10, Decimal(3)), (20, Decimal(2))]
 
+    def test_a_renamed_column_keeps_its_values(self, deliver: Deliver, live: Live) -> None:
+        key, note, amount = ORDERS.columns
+        old = [batch_of(ORDERS, [order(1, 10), order(2, 20)])]
+        deliver(*old)
+        later = version_of(ORDERS, 1, key, replace(note, name="text", born_as="note"), amount)
+        deliver(batch_of(later, [Change("i", 3, {"id": 30, "text": "new", "amount": Decimal(3)})]))
+        expected = [(10, "by 1", Decimal(1)), (20, "by 2", Decimal(2)), (30, "new", Decimal(3))]
+        assert live(later) == expected
+        deliver(*old, batch_of(later, [Change("d", 4, {"id": 10})]))
+        assert live(later) == expected[1:]
+
+    def test_columns_exchange_names_and_a_new_one_takes_an_old_name(self, deliver: Deliver, live: Live) -> None:
+        key, note, amount = ORDERS.columns
+        other = Column("other", pa.utf8(), "text", initial_default="none")
+        versions = [
+            ORDERS,
+            version_of(ORDERS, 1, key, note, other, amount),
+            version_of(ORDERS, 2, key, replace(other, name="note", born_as="other"), replace(note, name="other", born_as="note"), amount),
+            version_of(ORDERS, 3, key, replace(note, name="text", born_as="note"), replace(note, born_as="note@9"), amount),
+        ]  # fmt: skip
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        deliver(batch_of(versions[1], [Change("i", 2, {"id": 20, "note": "n", "other": "o", "amount": Decimal(2)})]))
+        deliver(batch_of(versions[2], [Change("i", 3, {"id": 30, "note": "o3", "other": "n3", "amount": Decimal(3)})]))
+        assert live(versions[2]) == [
+            (10, "none", "by 1", Decimal(1)),
+            (20, "o", "n", Decimal(2)),
+            (30, "o3", "n3", Decimal(3)),
+        ]
+        deliver(batch_of(versions[3], [Change("i", 4, {"id": 40, "text": "t", "note": "n4", "amount": Decimal(4)})]))
+        assert live(versions[3]) == [
+            (10, "by 1", None, Decimal(1)),
+            (20, "n", None, Decimal(2)),
+            (30, "n3", None, Decimal(3)),
+            (40, "t", "n4", Decimal(4)),
+        ]
+
     @pytest.mark.parametrize(
         ("narrow", "wide"),
         [
@@ -381,6 +460,45 @@ class SinkConformance(ABC):
                 sink.prepare(table)
                 sink.write(batch_of(table, [order(1, 10), order(2, 10)]))
                 sink.commit(_position(1))
+
+    # --- what a store cannot hold
+
+    @pytest.mark.parametrize("kind", AWKWARD)
+    def test_what_prepare_would_refuse_is_told_before(self, kind: str, open_sink: OpenSink) -> None:
+        table = AWKWARD[kind]
+        told = _stopping(open_sink, table)
+        assert _stopping(open_sink, table) == told, "asking changes nothing"
+        refusal = _refusal(open_sink, batch_of(table, [Change("i", 1, dict.fromkeys(table.key or ("id",), "x"))]))
+        assert bool(told) == (refusal is not None), (told, refusal)
+        if refusal is not None:
+            assert any(refusal.message in finding.message for finding in told)
+            assert all(finding.fix for finding in told)
+
+    def test_what_fits_is_not_told_and_nothing_is_made_by_asking(self, open_sink: OpenSink, deliver: Deliver) -> None:
+        key, note, amount = ORDERS.columns
+        later = version_of(ORDERS, 1, key, replace(note, name="text", born_as="note"), amount)
+        assert _stopping(open_sink, later) == []
+        deliver(batch_of(ORDERS, [order(1, 10)]))
+        assert _stopping(open_sink, ORDERS) == []
+        assert _stopping(open_sink, later) == []
+        deliver(batch_of(ORDERS, [order(2, 10, "u")]), batch_of(later, [Change("i", 3, {"id": 20})]))
+        assert _stopping(open_sink, later) == []
+
+    @pytest.mark.parametrize("name", [("shop", "ORDERS"), ("other", "orders")])
+    def test_two_tables_in_one_place_are_told_or_both_are_there(
+        self, name: tuple[str, str], open_sink: OpenSink, deliver: Deliver, live: Live
+    ) -> None:
+        other = replace(ORDERS, namespace=Namespace("mysql", "db1", *name))
+        batches = [batch_of(ORDERS, [order(1, 10)]), batch_of(other, [order(2, 10)])]
+        if _stopping(open_sink, ORDERS, other):
+            with pytest.raises(ConfigError):
+                deliver(*batches)
+        else:
+            deliver(*batches)
+            assert [live(table) for table in (ORDERS, other)] == [
+                [(10, "by 1", Decimal(1))],
+                [(10, "by 2", Decimal(2))],
+            ]
 
     # --- position, scan, close
 
@@ -443,6 +561,12 @@ def _split(changes: Sequence[Change], chance: random.Random) -> Iterator[Sequenc
         start = stop
 
 
+def _rows_with(table: TableSchema, values: pa.Array[Any]) -> pa.RecordBatch:
+    """Rows of a table whose last column has these values."""
+    plain = batch_of(table, [Change("i", n + 1, {"id": n}) for n in range(len(values))])
+    return plain.data.set_column(plain.data.num_columns - 1, table.arrow_schema().field("value"), values)
+
+
 def _many(data: pa.RecordBatch) -> pa.RecordBatch:
     """The rows, newer, with so many others behind them that a sink takes its way for large sets."""
     size = data.num_rows
@@ -450,6 +574,21 @@ def _many(data: pa.RecordBatch) -> pa.RecordBatch:
     ids = pa.array(range(1000, 1600), pa.int64())
     keys = pa.array(range(600), pa.int64())
     return rows.set_column(0, rows.schema.field(0), ids).set_column(5, rows.schema.field(5), keys)
+
+
+def _stopping(open_sink: OpenSink, *tables: TableSchema) -> list[Finding]:
+    """What would stop a run that delivers these tables."""
+    with closing(open_sink()) as sink:
+        return [finding for finding in sink.misfits(tables) if finding.stops]
+
+
+def _refusal(open_sink: OpenSink, batch: ChangeBatch) -> HeadraceError | None:
+    """What the store says to a batch that it does not take."""
+    try:
+        _deliver_once(open_sink, batch)
+    except (ConfigError, DataError, FatalError) as error:
+        return error
+    return None
 
 
 def _deliver_once(open_sink: OpenSink, batch: ChangeBatch) -> None:

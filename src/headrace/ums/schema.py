@@ -23,6 +23,8 @@ TS = "_ums_ts_"
 OP = "_ums_op_"
 COMMIT_TS = "_ums_commit_ts_"
 RAW = "_ums_raw_"
+ACTIVE = "_is_active_"
+"""In targets: 0 in a row that was deleted."""
 
 SYSTEM_FIELDS: tuple[pa.Field[Any], ...] = (
     pa.field(ID, pa.int64(), nullable=False),
@@ -103,6 +105,8 @@ class Column:
     `type` is what its values are inside headrace; `source_type` is the source's own name for it (``bigint unsigned``).
     `initial_default` is the value, as text (binary in base64), that rows written before the column existed have at the source
     (ADD COLUMN … DEFAULT changes old rows without a row event); None where they have NULL.
+    `born_as` is what the column is known by through all versions of its table, where that is not its name: a renamed column is known
+    by its first name, a new one that takes the name of an earlier one by ``name@id``.
     """
 
     name: str
@@ -110,6 +114,12 @@ class Column:
     source_type: str
     nullable: bool = True
     initial_default: str | None = None
+    born_as: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The same in two versions of a table exactly when they have the same column, whatever its name."""
+        return self.born_as or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +140,26 @@ class TableSchema:
                 return column
         raise KeyError(name)
 
+    @property
+    def key_identities(self) -> tuple[str, ...]:
+        """The columns of the key, whatever they are called."""
+        return tuple(self.column(name).identity for name in self.key)
+
     def same_shape(self, other: TableSchema) -> bool:
-        """True when rows of one fit the other unchanged: same columns by name, order and type, and the same key."""
-        return self.key == other.key and [(c.name, c.type) for c in self.columns] == [
-            (c.name, c.type) for c in other.columns
+        """True when rows of one fit the other unchanged: same columns by identity, name, order and type, and the same key."""
+        return self.key == other.key and [(c.name, c.type, c.identity) for c in self.columns] == [
+            (c.name, c.type, c.identity) for c in other.columns
         ]
+
+    def fits(self, newer: TableSchema) -> bool:
+        """True when a newer version has all columns of this one, under their names, in types that hold each value as it is."""
+        columns = {column.identity: column for column in newer.columns}
+        return self.key == newer.key and all(
+            (same := columns.get(column.identity)) is not None
+            and same.name == column.name
+            and _holds(same.type, column.type)
+            for column in self.columns
+        )
 
     def with_version(self, version: int) -> TableSchema:
         return replace(self, namespace=replace(self.namespace, version=version))
@@ -150,6 +175,7 @@ class TableSchema:
             "key": list(self.key),
             "columns": {
                 c.name: {"type": c.source_type, "nullable": c.nullable, "initial_default": c.initial_default}
+                | ({"born_as": c.born_as} if c.born_as else {})
                 for c in self.columns
             },
         }
@@ -169,11 +195,24 @@ class TableSchema:
         return _from_description(described, types)
 
 
+def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """True for the same type and for a wider number of the same kind; the source's lengths of text are no part of the type."""
+    if wide == narrow:
+        return True
+    if pa.types.is_decimal(wide) and pa.types.is_decimal(narrow):
+        return bool(wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale)
+    if pa.types.is_integer(wide) and pa.types.is_integer(narrow):
+        keeps_sign = pa.types.is_signed_integer(wide) or not pa.types.is_signed_integer(narrow)
+        return keeps_sign and int(wide.bit_width) > int(narrow.bit_width)
+    both_float: bool = pa.types.is_floating(wide) and pa.types.is_floating(narrow)
+    return both_float and int(wide.bit_width) > int(narrow.bit_width)
+
+
 @lru_cache(maxsize=4096)
 def _from_description(described: bytes, types: tuple[tuple[str, pa.DataType], ...]) -> TableSchema:
     description: dict[str, Any] = json.loads(described)
     columns = tuple(
-        Column(name, type_, info["type"], info["nullable"], info["initial_default"])
+        Column(name, type_, info["type"], info["nullable"], info["initial_default"], info.get("born_as", ""))
         for name, type_ in types
         for info in (description["columns"][name],)
     )

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.sinks.values import to_text
 from headrace.ums.schema import RAW, TableSchema
+from headrace.ums.values import to_text
 from headrace.verify.digest import MISFITS, Rows, canonical
 
 EXPECTED, ACTUAL = "expected", "actual"

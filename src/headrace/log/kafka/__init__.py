@@ -18,15 +18,19 @@
               `- Span(0, 2) -'          `-------- Span(3, 7) -------------'                 ^
               entry a, entry b          entry c (at 3), entry d (at 6)                      end of what can be read
 
+What keys and values are is the affair of headrace.codec.entries: UMS messages that any consumer understands, unless the log's `format` says
+otherwise. A message of several rows is never cut.
+
 An entry's offset is that of its first record. Offsets have gaps: each transaction ends with a marker of the broker, an aborted
 one leaves records that nobody sees, and the later records of a cut entry count as well. `end` tells a reader that a marker
 follows, so it knows that it has come to the end without waiting for a record that is not there.
 
 Why transactions. Without them an append would be visible by halves, which followers could bear (they deliver up to marks, and
 drop what comes twice), but two captures at once could not be kept apart: an older one, thought dead, would append marks behind
-newer ones, and capture would resume there. The transactional id (`headrace-<topic>-<partition>`) has an epoch which the broker
-checks with each request: whoever opens the log last is the writer, and every other one is told so and stops. It costs 3 to 4 ms
-an append on one broker, where a bare idempotent record costs 0.2 ms; large appends do not feel it.
+newer ones, and capture would resume there. A transactional id has an epoch which the broker checks with each request: whoever opens
+the log last is the writer, and every other one is told so and stops. It costs 3 to 4 ms an append on one broker, where a bare
+idempotent record costs 0.2 ms; large appends do not feel it. A writer has two ids, `headrace-<topic>-<partition>` and the same with
+`.b`, which take turns (head of writer.py).
 
 What a crash leaves, and what becomes of it:
 
@@ -46,8 +50,7 @@ copies of a record and of the commit (checked when the log opens; with less than
 that was under way fails, retryable; its fate is decided before this process reads or appends again, so that capture goes on
 from the mark that is really there.
 
-`append` returns when what it wrote can be read: it waits for the marker, which the broker writes after it has answered. That
-also spares the next transaction a pause of 20 ms, with which librdkafka answers when the marker of the last one is still under way.
+`append` returns when what it wrote can be read: it waits for the marker, which the broker writes after it has answered.
 """
 
 from headrace.log.kafka.log import KafkaLog

@@ -47,6 +47,7 @@ _GONE = {
 }
 _AWAY = {
     KafkaError._TRANSPORT,
+    KafkaError._DESTROY_BROKER,  # the connection ended while the answer was waited for
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -108,8 +109,8 @@ class Cluster:
             },
         )
 
-    def producer(self, transactional_id: str, max_message_bytes: int) -> Producer:
-        """A new client that writes in transactions."""
+    def producer(self, transactional_id: str, max_message_bytes: int, *, only_errors: bool = False) -> Producer:
+        """A new client that writes in transactions. `only_errors`: callbacks come for records that are not delivered."""
         timeout_ms = int(self.config.timeout * 1000)
         return self._made(
             Producer,
@@ -119,6 +120,7 @@ class Cluster:
                 "message.timeout.ms": timeout_ms,
                 "message.max.bytes": max_message_bytes,
                 "compression.type": self.config.compression,
+                "delivery.report.only.error": only_errors,
                 "queue.buffering.max.kbytes": 128 * 1024,
                 # The topic is there: one that is not known any more has been deleted.
                 "topic.metadata.propagation.max.ms": 2_000,

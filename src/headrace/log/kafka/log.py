@@ -5,32 +5,37 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from headrace.errors import ConfigError, FatalError, FencedError, HeadraceError, RetryableError
-from headrace.log.base import Entry, Record, Span
+from headrace.log.base import Entry, EntryForm, Reader, Record, Span
 from headrace.log.kafka.cluster import Cluster
 from headrace.log.kafka.config import KafkaConfig
+from headrace.log.kafka.groups import readers_of
 from headrace.log.kafka.reader import Cursors, no_longer_kept
 from headrace.log.kafka.topics import Topics
-from headrace.log.kafka.writer import PartitionWriter
+from headrace.log.kafka.writer import Writer, room_for
 
 _LOOK_EVERY_S = 0.05
 _PARTITIONS_KNOWN_S = 5.0
+_LONGEST_KEY_BYTES = 1024
+"""Names of a source, schema and table in characters of four bytes, and what stands around them."""
 
 
 class KafkaLog:
     """The `Log` on topics of Kafka. The first `append` to a partition makes this one its writer, and fences the one before."""
 
     Config = KafkaConfig
+    takes_parts: ClassVar[bool] = True
 
     def __init__(self, config: KafkaConfig) -> None:
         self._cluster = Cluster(config)
         self._timeout_s = config.timeout
         self._topics = Topics(self._cluster)
         self._cursors = Cursors(self._cluster)
-        self._writers: dict[tuple[str, int], PartitionWriter] = {}
+        self._writers: dict[tuple[str, int], Writer] = {}
         self._in_doubt: set[tuple[str, int]] = set()
         self._writing = threading.Lock()
         self._ends: dict[tuple[str, int], int] = {}
@@ -38,11 +43,17 @@ class KafkaLog:
 
     def append(self, topic: str, partition: int, entries: Sequence[Entry]) -> Span:
         """See `Log.append`. Never refused because of another writer: that one gets FencedError from now on."""
-        place = (self._topics.name(topic), partition)
+        return self._append((self._topics.name(topic), partition), {partition: entries})[partition]
+
+    def append_together(self, topic: str, parts: Mapping[int, Sequence[Entry]]) -> Mapping[int, Span]:
+        """See `Log.append_together`: one transaction."""
+        return self._append((self._topics.name(topic), 0), parts)
+
+    def _append(self, place: tuple[str, int], parts: Mapping[int, Sequence[Entry]]) -> dict[int, Span]:
         with self._writing:
-            writer = self._writer(place)
+            writer = self._writer(place, max(parts, default=0))
             try:
-                return writer.append(entries)
+                return writer.append(parts)
             except FencedError:
                 raise
             except HeadraceError as error:
@@ -104,6 +115,13 @@ class KafkaLog:
                 return record.offset
         return kept.stop
 
+    def entry_form(self, topic: str, partition: int) -> EntryForm:
+        """See `Shared.entry_form`. Makes the topic where it is missing, to know what it takes."""
+        config = self._cluster.config
+        settings = self._topics.ready(self._topics.name(topic), partition)
+        most_bytes = room_for(settings.max_message_bytes, _LONGEST_KEY_BYTES)
+        return EntryForm(config.format, config.zone, config.message_rows, config.message_bytes, most_bytes)
+
     def close(self) -> None:
         """See `Log.close`."""
         with self._writing:
@@ -127,16 +145,24 @@ class KafkaLog:
             "retention_bytes": settings.retention_bytes,
         }
 
-    def _writer(self, place: tuple[str, int]) -> PartitionWriter:
+    def readers(self, topic: str) -> list[Reader]:
+        """See `Committed.readers`: consumer groups."""
+        return list(readers_of(self._cluster, self._topics.name(topic)))
+
+    def _writer(self, place: tuple[str, int], most: int = 0) -> Writer:
+        """The writer that is named by a partition; `most`: the largest partition that it is to write."""
         writer = self._writers.get(place)
-        if writer is None:
-            name, partition = place
+        name, partition = place
+        if writer is None or most >= self._partitions.get(name, (0, 0.0))[0]:
             if partition < 0:
                 raise ConfigError(f"partition {partition} cannot be", fix="partitions are numbered from 0")
             if place in self._ends and not self._topics.partitions(name):
                 raise self._cluster.missing(f"topic {name} is not there any more")
-            settings = self._topics.ready(name, partition)
-            writer = PartitionWriter(self._cluster, name, partition, settings.max_message_bytes)
+            settings = self._topics.ready(name, max(partition, most))
+            self._partitions[name] = (settings.partitions, time.monotonic() + _PARTITIONS_KNOWN_S)
+            if writer is not None:  # it knows the topic as it was
+                self._writers.pop(place).close()
+            writer = Writer(self._cluster, name, partition, settings.max_message_bytes)
             self._span(name, partition)
             self._writers[place] = writer
             self._in_doubt.discard(place)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from headrace._native import records_of_messages
 from headrace.errors import CorruptError, FatalError
 from headrace.log.base import Entry, Record
 from headrace.log.kafka.cluster import Cluster
@@ -18,6 +21,8 @@ _NEAR = 64
 """A record at most so many offsets ahead is come to by skipping, not by seeking."""
 _MOST_IDLE = 8
 _PAUSE_S = 0.1
+_OFFSET = itemgetter(0)
+"""Of a record."""
 
 
 class Cursor:
@@ -34,7 +39,8 @@ class Cursor:
 
     def is_near(self, offset: int) -> bool:
         """Whether `offset` is reached without seeking."""
-        return 0 <= self._next <= offset <= self._next + _NEAR
+        reached = (self._ahead[-1].offset() or 0) if self._ahead else self._next
+        return 0 <= self._next <= offset <= reached + _NEAR
 
     def records(self, start: int, stop: int) -> Iterator[Record]:
         """The entries from `start` to before `stop`, which must not be beyond the end of what can be read.
@@ -45,27 +51,34 @@ class Cursor:
         whole = _Assembly(self._name)
         while self._next < stop or whole.is_begun:
             self._fetch_more()
-            ahead = self._ahead
-            for number, message in enumerate(ahead):
-                offset = message.offset() or 0
+            ahead, at = self._ahead, 0
+            while at < len(ahead):
+                plain = records_of_messages(ahead, at, Message, Record, Entry)
+                first, last = (bisect_left(plain, offset, key=_OFFSET) for offset in (start, stop))
+                yield from plain[first:last]
+                if last < len(plain) and not whole.is_begun:
+                    self._ahead, self._next = ahead[at + last :], stop
+                    return
+                at += len(plain)
+                if at == len(ahead):
+                    self._next = plain[-1].offset + 1
+                    break
+                offset = ahead[at].offset() or 0
                 if offset >= stop and not whole.is_begun:
-                    self._ahead = ahead[number:]
+                    self._ahead, self._next = ahead[at:], stop
                     return
                 self._next = offset + 1
-                if offset < start:
-                    continue
-                headers = message.headers()
-                if headers is None:
-                    entry = Entry(message.key() or b"", message.value() or b"", message.timestamp()[1])
-                    yield Record(offset, entry)
-                    continue
-                said = {name: value for name, value in dict(headers).items() if isinstance(value, bytes)}
-                if "end" in said:
-                    self._next += 1  # the marker of the transaction
-                if (record := whole.add(offset, message, said)) is not None:
+                if offset >= start and (record := self._with_headers(ahead[at], whole)) is not None:
                     yield record
+                at += 1
             self._ahead = []
             self._next = max(self._next, self._end)
+
+    def _with_headers(self, message: Message, whole: _Assembly) -> Record | None:
+        said = {name: value for name, value in dict(message.headers() or ()).items() if isinstance(value, bytes)}
+        if "end" in said:
+            self._next += 1  # the marker of the transaction
+        return whole.add(message.offset() or 0, message, said)
 
     def wait(self, offset: int, timeout_s: float) -> bool:
         """Whether a record at or behind `offset` is there, after waiting at most so long."""
@@ -203,9 +216,13 @@ class Cursors:
             oldest.close()
 
 
-def no_longer_kept(name: str, offset: int) -> FatalError:
+class NoLongerKeptError(FatalError):
+    """Offsets are gone that somebody wants to read."""
+
+
+def no_longer_kept(name: str, offset: int) -> NoLongerKeptError:
     """The error of a reader that was too slow for the topic's retention."""
-    return FatalError(
+    return NoLongerKeptError(
         f"offset {offset} of {name} is no longer kept",
         fix="keep more (retention of the topic), or start the reader from the oldest entry, or load the tables anew",
     )

@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, RetryableError
 from headrace.log.kafka.cluster import Cluster
 from headrace.retry import retrying
 
@@ -105,6 +105,7 @@ class Topics:
             else:
                 grown = admin.create_partitions([NewPartitions(name, partition + 1)])
                 self._result(grown[name], f"add partitions to topic {name}")
+                retrying(lambda: self._require(name, partition), give_up_after_s=self._config.timeout)
         settings = self.settings(name)
         wanted = self._config.min_insync_replicas or (2 if settings.replicas >= 3 else 1)
         if settings.min_insync_replicas < wanted:
@@ -118,6 +119,14 @@ class Topics:
                 fix=f"set its max.message.bytes to {_SMALLEST_MESSAGE_BYTES} at least; 1 MB is Kafka's own default",
             )
         return settings
+
+    def _require(self, name: str, partition: int) -> None:
+        if self.partitions(name) <= partition:
+            raise RetryableError(
+                f"partition {partition} of topic {name} was added, and brokers do not know it yet",
+                fix="see the brokers' logs",
+                retry_after_s=0.05,
+            )
 
     def _create(self, admin: AdminClient, name: str, partitions: int) -> None:
         config = self._config

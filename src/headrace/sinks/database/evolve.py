@@ -1,189 +1,148 @@
-"""What must change in a target table so that it takes a version of its source: pure decisions, run by `prepare`.
-
-A table only ever grows: columns are added, types widened, NOT NULL relaxed. A column that the source has dropped stays, with
-the values it had; rows written from then on have NULL there. What cannot be taken is refused, and nothing is changed.
-"""
+"""Makes a target table ready for a version of its source, whoever else is at it: what must change says evolution.py."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
-import pyarrow as pa
-
-from headrace.errors import ConfigError, DataError
-from headrace.sinks.database.dialect import (
-    SYSTEM_COLUMNS,
-    Destination,
-    Dialect,
-    StoredColumn,
-    StoredTable,
-    StoredType,
-    Target,
-)
-from headrace.sinks.values import from_text
-from headrace.ums.schema import Column
-
-_ARROW_DIGITS = 76
-_LONGEST_TEXT = 27
-"""Characters of a float, a date or a time at most."""
+from headrace.errors import ConfigError, RetryableError
+from headrace.on_change import OnChange
+from headrace.sinks.database import columns
+from headrace.sinks.database.columns import Known, Memory
+from headrace.sinks.database.dialect import Destination, Dialect, StoredTable, Target
+from headrace.sinks.database.evolution import Evolution, Plan, is_over, over
+from headrace.sinks.database.merging import is_shared
+from headrace.sinks.database.rekeying import NoKeyError, rekey
+from headrace.sinks.database.stored import create_table, must_be_ours, wanted_column
+from headrace.ums.schema import TableSchema
 
 
-def prepare(dialect: Dialect, target: Target, dropped: frozenset[str] = frozenset()) -> Destination:
-    """Creates the target or evolves it, safe to race; `dropped` names columns that this version's predecessor had.
-
-    What was written before and not committed is committed first when the table must change (a change of a table stands
-    between transactions in the source's log, too).
-    """
-    for name in (target.name, *(column.name for column in target.columns)):
-        dialect.check_name(name)
+def ensure(dialect: Dialect, target: Target) -> Destination:
+    """Creates one of headrace's own tables, safe to race."""
     stored = dialect.describe(target)
-    if stored is None or _statements(dialect, target, stored, dropped):
+    if stored is None:
         with dialect.shaping(target):
-            stored = dialect.describe(target)
-            for statement in _statements(dialect, target, stored, dropped):
-                dialect.run(statement)
+            if dialect.describe(target) is None:
+                dialect.run(create_table(dialect, target))
         stored = dialect.describe(target)
     assert stored is not None
     return Destination(target, stored)
 
 
-def _statements(dialect: Dialect, target: Target, stored: StoredTable | None, dropped: frozenset[str]) -> list[str]:
-    if stored is None:
-        return [_create(dialect, target)]
-    _check_ours(dialect, target, stored)
-    existing = {dialect.fold(column.name): column for column in stored.columns}
-    statements: list[str] = []
+def prepare(
+    dialect: Dialect, target: Target, table: TableSchema, memory: Destination, on_change: OnChange
+) -> Destination:
+    """Creates the target of a version of `table` or evolves it, safe to race. `memory` is the table of columns.py.
+
+    What was written before and not committed is committed first when the table must change (a change of a table stands
+    between transactions in the source's log, too).
+    """
+    _refuse_names(dialect, target)
+    source = table.namespace.all_versions
+    known = columns.find(dialect, memory, target.name, source, is_held=True)
+    if not known.is_kept:
+        columns.keep(dialect, memory, target.name, source)
+        known = columns.find(dialect, memory, target.name, source, is_held=True)
+    # Of a target that is being shaped nothing can be said from outside.
+    plan = None if known.is_changing else _plan(dialect, target, table, known, on_change)
+    if plan is None or not plan.is_done:
+        with dialect.shaping(target):
+            known = columns.find(dialect, memory, target.name, source, is_held=True)
+            plan = _plan(dialect, target, table, known, on_change)
+            if known.is_changing or not plan.is_done:
+                _run(dialect, plan)
+                known = columns.find(dialect, memory, target.name, source, is_held=True)
+                plan = _plan(dialect, target, table, known, on_change)
+    return plan.destination()
+
+
+def rehearse(dialect: Dialect, target: Target, table: TableSchema, on_change: OnChange) -> None:
+    """Raises what `prepare` would raise, and leaves the target as it is."""
+    _refuse_names(dialect, target)
+    memory = dialect.describe(columns.TARGET)
+    known = Memory(Known(table.namespace.all_versions))
+    if memory is not None:
+        to = Destination(columns.TARGET, memory)
+        known = columns.find(dialect, to, target.name, table.namespace.all_versions)
+    if known.is_changing:
+        return  # of a target that is being shaped nothing can be said from outside
+    _plan(dialect, target, table, known, on_change)
+    if dialect.describe(target) is None:
+        dialect.rehearse(target, create_table(dialect, target))
+
+
+def _refuse_names(dialect: Dialect, target: Target) -> None:
+    """ConfigError for names that the store cannot have, or that are one name to it."""
+    seen: dict[str, str] = {}
+    for name in (target.name, *(column.name for column in target.columns)):
+        dialect.check_name(name)
     for column in target.columns:
-        found = existing.pop(dialect.fold(column.name), None)
-        if found is None:
-            wanted = _wanted(dialect, target, column)
-            statements.append(f"ALTER TABLE {dialect.table(target)} ADD COLUMN {_definition(dialect, wanted)}")
-        elif (changed := _changed(dialect, target, column, found)) != found:
-            statements += dialect.change_column(target, changed)
-    return statements + _left_out(dialect, target, existing, {dialect.fold(name) for name in dropped})
-
-
-def _left_out(dialect: Dialect, target: Target, left: dict[str, StoredColumn], dropped: set[str]) -> list[str]:
-    """Columns of the table that the version does not bring: they must take NULL, and get it when the source dropped them."""
-    statements: list[str] = []
-    for system in SYSTEM_COLUMNS:
-        del left[system.name]
-    for name, column in left.items():
-        if (name in dropped and column.default is not None) or (not column.nullable and column.default is None):
-            statements += dialect.change_column(target, StoredColumn(column.name, column.declared, nullable=True))
-    return statements
-
-
-def _create(dialect: Dialect, target: Target) -> str:
-    columns = [_definition(dialect, _wanted(dialect, target, column)) for column in target.columns]
-    system = [f"{dialect.quote(c.name)} {dialect.declare(c, in_key=False)} NOT NULL" for c in SYSTEM_COLUMNS]
-    key = ", ".join(dialect.quote(name) for name in target.key)
-    return f"CREATE TABLE {dialect.table(target)} ({', '.join([*columns, *system])}, PRIMARY KEY ({key}))"
-
-
-def _wanted(dialect: Dialect, target: Target, column: Column) -> StoredColumn:
-    in_key = column.name in target.key
-    declared = dialect.declare(column, in_key=in_key)
-    value = None if column.initial_default is None or in_key else from_text(column.initial_default, column.type)
-    default = None if value is None else dialect.default(value, declared)
-    return StoredColumn(column.name, declared, not in_key, default)
-
-
-def _definition(dialect: Dialect, column: StoredColumn) -> str:
-    default = "" if column.default is None else f" DEFAULT {column.default}"
-    return f"{dialect.quote(column.name)} {column.declared}{default}{'' if column.nullable else ' NOT NULL'}"
-
-
-def _changed(dialect: Dialect, target: Target, column: Column, found: StoredColumn) -> StoredColumn:
-    """The column as it must become: its own type when that takes the new one, else the new type, else one that takes both."""
-    in_key = column.name in target.key
-    declared = dialect.declare(column, in_key=in_key)
-    has, wants = dialect.holds(found.declared), dialect.holds(declared)
-    if has is None or wants is None or takes(has, wants):
-        declared = found.declared
-    elif not takes(wants, has):
-        both = _common(has.type, wants.type)
-        if both is None:
-            raise DataError(
-                f"column '{column.name}' of {target.name} is {found.declared} in the target and {column.source_type} "
-                f"({declared}) in the source now; no type takes the values of both",
-                fix=f"rename or drop the target table {target.name} and load it again",
+        other = seen.setdefault(dialect.fold(column.name), column.name)
+        if other != column.name:
+            raise ConfigError(
+                f"the columns '{other}' and '{column.name}' of {target.name} are one column to the target database",
+                fix=f"rename one of them: `columns: {{rename: {{{column.name}: …}}}}`",
             )
-        declared = dialect.declare(Column(column.name, both, "text"), in_key=in_key)
-    return StoredColumn(found.name, declared, found.nullable or not in_key, found.default)
 
 
-def _check_ours(dialect: Dialect, target: Target, stored: StoredTable) -> None:
-    has = {dialect.fold(column.name) for column in stored.columns}
-    missing = [column for column in SYSTEM_COLUMNS if column.name not in has]
-    if missing:
-        described = ", ".join(f"{column.name} {dialect.declare(column, in_key=False)} NOT NULL" for column in missing)
+def _run(dialect: Dialect, plan: Plan) -> None:
+    # Before all else, so that who writes has committed, and who comes now knows (columns.py).
+    columns.begin(dialect, plan.target.name)
+    for statement in plan.statements:
+        dialect.run(statement)
+    known = [plan.known.own, *plan.known.others]
+    if plan.is_rekeyed:
+        try:
+            rekey(dialect, plan.target)
+        except NoKeyError:
+            dialect.rollback()
+            columns.end(dialect, plan.target.name, known)
+            dialect.commit()
+            raise
+    for statement in plan.afterwards:
+        dialect.run(statement)
+    columns.end(dialect, plan.target.name, known)
+
+
+def placed(dialect: Dialect, target: Target, table: TableSchema, memory: Destination) -> Destination:
+    """The target as it is, with those of the version's columns that it has.
+
+    Raises ConfigError when there is none, RetryableError while it is shaped.
+    """
+    known = columns.find(dialect, memory, target.name, table.namespace.all_versions)
+    if known.is_changing:
+        raise RetryableError(
+            f"the columns of the target table {target.name} are being changed",
+            fix="wait until that is done; when nothing delivers into it now, run the flow, which ends what was broken off",
+        )
+    if is_over(known.own, table):
+        return over(target, known).destination()
+    stored = dialect.describe(target)
+    if stored is None:
+        raise ConfigError(f"there is no table {target.name} in the target", fix="run the flow first")
+    nothing = OnChange.model_validate("ignore")
+    return Evolution(dialect, target, stored, known, table=table, on_change=nothing).plan().destination()
+
+
+def _plan(dialect: Dialect, target: Target, table: TableSchema, known: Memory, on_change: OnChange) -> Plan:
+    if is_over(known.own, table):
+        return over(target, known)
+    stored = dialect.describe(target)
+    if stored is None:
+        created = StoredTable(tuple(wanted_column(dialect, target, column) for column in target.columns), target.key)
+        others = tuple(Known(other.source) for other in known.others)
+        fresh = replace(known, own=Known(known.own.source), others=others)
+        plan = Evolution(dialect, target, created, fresh, table=table, on_change=on_change).plan()
+        return replace(plan, statements=[create_table(dialect, target)], is_done=False)
+    must_be_ours(dialect, target, stored)
+    _refuse_others(target, known)
+    return Evolution(dialect, target, stored, known, table=table, on_change=on_change).plan()
+
+
+def _refuse_others(target: Target, known: Memory) -> None:
+    """ConfigError for rows of another source: which of two changes is newer says `_ums_id_` within one source only."""
+    others = [other.source for other in known.others if other.newest is not None]
+    if others and not is_shared(target):
         raise ConfigError(
-            f"the table {target.name} in the target database lacks the column(s) {', '.join(c.name for c in missing)}",
-            fix=f"add to it: {described} (for its present rows 0, a time and 1), or name another table in `table`",
+            f"the table {target.name} has the rows of {others[0]}, and {known.own.source} would be written to it",
+            fix="name another table in `table`, or drop this one; if they are shards of one table, write `merge: true`",
         )
-    if [dialect.fold(name) for name in stored.key] != [dialect.fold(name) for name in target.key]:
-        raise DataError(
-            f"the key of {target.name} is ({', '.join(target.key)}) in the source "
-            f"and ({', '.join(stored.key) or 'none'}) in the target",
-            fix=f"rename or drop the target table {target.name} and load it again",
-        )
-
-
-def takes(wide: StoredType, narrow: StoredType) -> bool:
-    """True when every value of `narrow` can be stored in `wide` unchanged; text takes every value but binary."""
-    a, b = wide.type, narrow.type
-    if wide.length is not None and _length(narrow) > wide.length:
-        return False
-    if a == b or pa.types.is_string(a):
-        return a == b or not pa.types.is_binary(b)
-    if pa.types.is_timestamp(a):
-        return pa.types.is_date(b) and a.tz is None
-    if pa.types.is_floating(a):
-        return _float_takes(a, b)
-    outer, inner = _digits(a), _digits(b)
-    if outer is None or inner is None or outer[0] < inner[0] or outer[1] < inner[1]:
-        return False
-    return not (pa.types.is_integer(a) and pa.types.is_integer(b)) or _contains(a, b)
-
-
-def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """A type that takes the values of both, when there is a sensible one."""
-    digits = [_digits(kind) for kind in (a, b)]
-    if None not in digits:
-        whole, fraction = (max(parts) for parts in zip(*filter(None, digits), strict=True))
-        return pa.decimal256(whole + fraction, fraction) if whole + fraction <= _ARROW_DIGITS else None
-    one_is_text = pa.types.is_string(a) or pa.types.is_string(b)
-    return pa.utf8() if one_is_text and not (pa.types.is_binary(a) or pa.types.is_binary(b)) else None
-
-
-def _length(kind: StoredType) -> float:
-    """How long the values are at most, written as text."""
-    if pa.types.is_string(kind.type) or pa.types.is_binary(kind.type):
-        return math.inf if kind.length is None else kind.length
-    digits = _digits(kind.type)
-    return _LONGEST_TEXT if digits is None else sum(digits) + len("-0.")
-
-
-def _float_takes(a: pa.DataType, b: pa.DataType) -> bool:
-    if pa.types.is_floating(b):
-        return a.bit_width >= b.bit_width
-    return pa.types.is_boolean(b) or (pa.types.is_integer(b) and b.bit_width <= a.bit_width // 2)
-
-
-def _digits(kind: pa.DataType) -> tuple[int, int] | None:
-    """How many digits a number has at most before and after its point."""
-    if pa.types.is_decimal(kind):
-        return kind.precision - kind.scale, kind.scale
-    if pa.types.is_integer(kind):
-        return len(str(_range(kind)[1])), 0
-    return (1, 0) if pa.types.is_boolean(kind) else None
-
-
-def _contains(a: pa.DataType, b: pa.DataType) -> bool:
-    return _range(a)[0] <= _range(b)[0] and _range(b)[1] <= _range(a)[1]
-
-
-def _range(kind: pa.DataType) -> tuple[int, int]:
-    bits = kind.bit_width
-    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if pa.types.is_signed_integer(kind) else (0, 2**bits - 1)

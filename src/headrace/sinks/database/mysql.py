@@ -31,10 +31,11 @@ from headrace.sinks.database.dialect import (
     StoredTable,
     StoredType,
     Target,
+    source_length,
     unsupported,
 )
-from headrace.sinks.values import Array, join, to_text
-from headrace.ums.schema import ID, Column
+from headrace.ums.schema import Column
+from headrace.ums.values import Array, join, to_text
 
 _NAME_CHARACTERS = 64
 _KEY_CHARACTERS = 255
@@ -59,21 +60,13 @@ def _decimal(column: Column) -> str:
     return f"decimal({precision},{scale})" if precision <= 65 and scale <= 30 else "varchar(100)"
 
 
-_LENGTH = re.compile(r"(?:var)?(char|binary)\((\d+)\)", re.IGNORECASE)
-
-
-def _length(column: Column) -> int | None:
-    found = _LENGTH.match(column.source_type)
-    return int(found[2]) if found else None
-
-
 def _text(column: Column) -> str:
-    length = _length(column)
+    length = source_length(column)
     return f"varchar({length})" if length and length <= _SHORT_TEXT_CHARACTERS else "longtext"
 
 
 def _binary(column: Column) -> str:
-    length = _length(column)
+    length = source_length(column)
     return f"varbinary({length})" if length and length <= _SHORT_TEXT_CHARACTERS else "longblob"
 
 
@@ -130,12 +123,14 @@ class MySql(Dialect):
     """One database of a MySQL or MariaDB server."""
 
     driver_errors = (pymysql.err.Error, OSError)
+    share_lock = " LOCK IN SHARE MODE"
 
     def __init__(self, address: Address, schema: str | None) -> None:
         super().__init__(address, schema or address.database)
         self._connection: pymysql.Connection[Any] | None = None
         self._packet_bytes = 0
         self._is_mariadb = False
+        self._folds_tables = 0
         self._sql: dict[Destination, tuple[str, str]] = {}
 
     def open(self) -> None:
@@ -161,7 +156,8 @@ class MySql(Dialect):
             raise ConfigError(f"MySQL at {at}: {error}", fix="pip install cryptography") from error
         for statement in _SESSION:
             self.run(statement)
-        version, self._packet_bytes = self.run("SELECT version(), @@max_allowed_packet")[0]
+        asked = "SELECT version(), @@max_allowed_packet, @@lower_case_table_names"
+        [(version, self._packet_bytes, self._folds_tables)] = self.run(asked)
         self._is_mariadb = "mariadb" in version.lower()
 
     @property
@@ -202,6 +198,9 @@ class MySql(Dialect):
                 fix="map the table to another name with `table`, or drop the column with `columns: {drop: [...]}`",
             )
 
+    def fold_table(self, name: str) -> str:
+        return name.lower() if self._folds_tables else name
+
     def declare(self, column: Column, *, in_key: bool) -> str:
         for matches, declared in _TYPES:
             if matches(column.type):
@@ -213,7 +212,7 @@ class MySql(Dialect):
         """Texts in a key need a length, and are equal when their bytes are: also without the padding that ignores blanks."""
         if declared.startswith("long"):
             kind = "varchar" if declared == "longtext" else "varbinary"
-            declared = f"{kind}({_length(column) or _KEY_CHARACTERS})"
+            declared = f"{kind}({source_length(column) or _KEY_CHARACTERS})"
         if not declared.startswith("varchar"):
             return declared
         return f"{declared} character set utf8mb4 collate {'utf8mb4_nopad_bin' if self._is_mariadb else 'utf8mb4_0900_bin'}"
@@ -246,12 +245,29 @@ class MySql(Dialect):
             return None
         return catalog if self._is_mariadb else str(_literals(pa.array([catalog]))[0].as_py())
 
+    def rehearse(self, target: Target, statement: str) -> None:
+        """As a table of this session; who has no right to make one learns from the real one."""
+        try:
+            self.run(statement.replace("CREATE TABLE", "CREATE TEMPORARY TABLE", 1))
+        except pymysql.err.OperationalError as error:
+            if error.args[0] not in _NO_TEMPORARY_TABLES:
+                raise
+        else:
+            self.run(f"DROP TEMPORARY TABLE {self.table(target)}")
+
     def change_column(self, target: Target, column: StoredColumn) -> list[str]:
+        return [f"ALTER TABLE {self.table(target)} MODIFY COLUMN {self._definition(column)}"]
+
+    def _definition(self, column: StoredColumn) -> str:
         default = "" if column.default is None else f" DEFAULT {column.default}"
         nullable = "NULL" if column.nullable else "NOT NULL"
-        return [
-            f"ALTER TABLE {self.table(target)} MODIFY COLUMN {self.quote(column.name)} {column.declared} {nullable}{default}"
-        ]
+        return f"{self.quote(column.name)} {column.declared} {nullable}{default}"
+
+    def change_key(self, target: Target, columns: Sequence[StoredColumn]) -> None:
+        """In one statement, so that the table is never without a key."""
+        modified = [f"MODIFY COLUMN {self._definition(column)}" for column in columns]
+        key = f"ADD PRIMARY KEY ({', '.join(map(self.quote, target.key))})"
+        self.run(f"ALTER TABLE {self.table(target)} DROP PRIMARY KEY, {', '.join([*modified, key])}")
 
     @contextmanager
     def shaping(self, target: Target) -> Iterator[None]:
@@ -264,6 +280,7 @@ class MySql(Dialect):
             )
         try:
             yield
+            self.commit()
         finally:
             self.run(f"SELECT RELEASE_LOCK({PARAMETER})", [(f"headrace {name}",)])
 
@@ -284,7 +301,8 @@ class MySql(Dialect):
     def _upsert_sql(self, to: Destination) -> tuple[str, str]:
         if to not in self._sql:
             names = ", ".join(map(self.quote, to.names))
-            is_newer = f"VALUES({ID}) > {ID}"
+            id_ = self.quote(to.target.system.id)
+            is_newer = f"VALUES({id_}) > {id_}"
             replaced = ", ".join(f"{n} = IF({is_newer}, VALUES({n}), {n})" for n in map(self.quote, to.replaced))
             self._sql[to] = (
                 f"INSERT INTO {self.table(to.target)} ({names}) VALUES ",
@@ -336,6 +354,7 @@ def _literals(column: Array) -> Array:
     return filled
 
 
+_NO_TEMPORARY_TABLES = (1044, 1142)
 _AWAY: tuple[type[HeadraceError], str] = (RetryableError, "check that the server runs and can be reached from here")
 _BUSY = (RetryableError, "another transaction stands in the way; end it if this goes on")
 _LOGIN = (ConfigError, "correct user, password and database in the sink's `url`, or create them on the server")
@@ -351,7 +370,7 @@ _ERRORS: dict[int, tuple[type[HeadraceError], str]] = {
     **dict.fromkeys((1045, 1049, 1130, 1698), _LOGIN),
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _GRANT),
     **dict.fromkeys((1153, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1441, 1690), _VALUE),
-    **dict.fromkeys((1048, 1062, 1169, 1364, 1451, 1452, 3819, 4025), _CONSTRAINT),
+    **dict.fromkeys((1048, 1062, 1138, 1169, 1364, 1451, 1452, 3819, 4025), _CONSTRAINT),
     **dict.fromkeys((1054, 1146), _CHANGED),
     **dict.fromkeys((1021, 1114), _DISK),
     **dict.fromkeys((1070, 1071, 1074, 1118), _WIDTH),

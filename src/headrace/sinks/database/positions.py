@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.sinks.base import Position
 from headrace.sinks.database.dialect import Destination, Dialect, Target
-from headrace.sinks.values import Array
 from headrace.ums.schema import Column
+from headrace.ums.values import Array
 
 TARGET = Target(
     "_headrace_positions",

@@ -1,11 +1,12 @@
-"""PostgreSQL 14 and later, through psycopg 3.
+"""PostgreSQL 14 and later, through psycopg 3; whole tables are read through ADBC (postgresql_columns.py).
 
-Few rows go as one prepared INSERT over arrays (one round trip, one plan whatever the number of rows), many rows as COPY into a
-temporary table and one INSERT … SELECT. All values travel as text and are cast by the server to the type of the target column.
+Few rows go as one prepared INSERT over arrays of text (one round trip, one plan whatever the number of rows), many rows as COPY into a
+temporary table and one INSERT … SELECT (postgresql_rows.py).
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv
+from adbc_driver_manager import Error as AdbcError
+from psycopg.conninfo import make_conninfo
 
 from headrace.errors import ConfigError, DataError, FatalError, HeadraceError, RetryableError, StorageError
 from headrace.sinks.database.dialect import (
@@ -29,11 +30,17 @@ from headrace.sinks.database.dialect import (
     Target,
     unsupported,
 )
-from headrace.sinks.values import Array, join, to_text
-from headrace.ums.schema import ID, Column
+from headrace.sinks.database.postgresql_columns import arrow_columns, read_as
+from headrace.sinks.database.postgresql_rows import Staging, is_utc, wire, without_length
+from headrace.ums.schema import Column
+from headrace.ums.values import Array, Values
+
+# What the driver has to say comes as an error of ours; it would write each lost connection on the screen as well.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+logging.getLogger("psycopg").propagate = False
 
 COPY_FROM_ROWS = 50
-"""From so many rows on COPY is faster than arrays (bench/results/database_sink.md)."""
+"""From so many rows on COPY is faster than arrays (bench/results/sinks.md)."""
 
 _NAME_BYTES = 63
 _ARROW_DIGITS = 76
@@ -45,10 +52,6 @@ _WATCH = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-
-
-def _is_utc(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 def _numeric(kind: pa.DataType) -> str:
@@ -71,18 +74,12 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str | Callable[[pa.DataType],
     (pa.types.is_string, "text"),
     (pa.types.is_binary, "bytea"),
     (pa.types.is_date32, "date"),
-    (_is_utc, "timestamp with time zone"),
+    (is_utc, "timestamp with time zone"),
     (pa.types.is_timestamp, "timestamp without time zone"),
     (pa.types.is_duration, "interval"),
 )
-_MICROS = "(extract(epoch from {}) * 1000000)::bigint"
-_SCANNED_AS = {
-    # Dates and times as numbers: their text is PostgreSQL's own (BC, days in intervals).
-    "date": "({} - date '1970-01-01')",
-    "timestamp with time zone": _MICROS,
-    "timestamp without time zone": _MICROS,
-    "interval": _MICROS,
-}
+
+
 _HOLDS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "smallint": pa.int16(),
@@ -112,28 +109,20 @@ WHERE n.nspname = {PARAMETER} AND c.relname = {PARAMETER} ORDER BY a.attnum
 class PostgreSql(Dialect):
     """One PostgreSQL database."""
 
-    driver_errors = (psycopg.Error,)
+    driver_errors = (psycopg.Error, AdbcError)
+    share_lock = " FOR SHARE"
 
     def __init__(self, address: Address, schema: str | None) -> None:
         super().__init__(address, schema)
         self._connection: psycopg.Connection[Row] | None = None
-        self._staging: dict[Destination, str] = {}
+        self._staging: dict[Destination, Staging] = {}
         self._staged: set[str] = set()  # staging tables with rows, which the commit removes
 
     def open(self) -> None:
         if self._connection is not None:
             return
         at = self.address
-        connection = psycopg.connect(
-            host=at.host,
-            port=at.port,
-            user=at.user,
-            password=at.password,
-            dbname=at.database,
-            connect_timeout=10,
-            **_WATCH,  # type: ignore[arg-type]
-            **at.options,  # type: ignore[arg-type]
-        )
+        connection = psycopg.connect(**self._parameters())
         connection.execute(_SESSION)
         found = connection.execute("SELECT current_schema()").fetchone()
         connection.commit()
@@ -142,6 +131,12 @@ class PostgreSql(Dialect):
         self._staging = {}
         if self.schema is None:
             raise ConfigError(f"PostgreSQL at {at}: the user has no default schema", fix="name one with `schema`")
+
+    def _parameters(self) -> dict[str, Any]:
+        """Of libpq, for a connection."""
+        at = self.address
+        own = {"host": at.host, "port": at.port, "user": at.user, "password": at.password, "dbname": at.database}
+        return own | {"connect_timeout": 10} | _WATCH | dict(at.options)
 
     @property
     def _open(self) -> psycopg.Connection[Row]:
@@ -190,10 +185,10 @@ class PostgreSql(Dialect):
         return name
 
     def declare(self, column: Column, *, in_key: bool) -> str:
-        for matches, declared in _TYPES:
-            if matches(column.type):
-                return declared if isinstance(declared, str) else declared(column.type)
-        raise unsupported(column)
+        declared = _declared(column.type)
+        if declared is None:
+            raise unsupported(column)
+        return declared
 
     def holds(self, declared: str) -> StoredType | None:
         numeric = re.fullmatch(r"numeric\((\d+),(\d+)\)", declared)
@@ -202,7 +197,7 @@ class PostgreSql(Dialect):
         return StoredType(_HOLDS[declared]) if declared in _HOLDS else None
 
     def default(self, value: Array, declared: str) -> str:
-        text = _wire(value)[0].as_py()
+        text = wire(value)[0].as_py()
         return "NULL" if text is None else "'" + text.replace("'", "''") + f"'::{declared}"
 
     def describe(self, target: Target) -> StoredTable | None:
@@ -211,6 +206,9 @@ class PostgreSql(Dialect):
             return None
         key = sorted((row for row in rows if row[4] is not None), key=lambda row: row[4])
         return StoredTable(tuple(StoredColumn(*row[:4]) for row in rows), tuple(row[0] for row in key))
+
+    def rehearse(self, target: Target, statement: str) -> None:
+        self.run(statement)
 
     def change_column(self, target: Target, column: StoredColumn) -> list[str]:
         name = self.quote(column.name)
@@ -221,6 +219,17 @@ class PostgreSql(Dialect):
         if column.nullable:
             changes.append(f"ALTER {name} DROP NOT NULL")
         return [f"ALTER TABLE {self.table(target)} {change}" for change in changes]
+
+    def change_key(self, target: Target, columns: Sequence[StoredColumn]) -> None:
+        table = self.table(target)
+        [(name,)] = self.run(
+            f"SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = to_regclass({PARAMETER})", [(table,)]
+        )
+        changes = [f"DROP CONSTRAINT {self.quote(name)}"]
+        changes += [f"ALTER {self.quote(column.name)} DROP NOT NULL" for column in columns if column.nullable]
+        changes += [f"ADD PRIMARY KEY ({', '.join(map(self.quote, target.key))})"]
+        for change in changes:
+            self.run(f"ALTER TABLE {table} {change}")
 
     @contextmanager
     def shaping(self, target: Target) -> Iterator[None]:
@@ -242,54 +251,55 @@ class PostgreSql(Dialect):
             self._upsert_copy(to, columns)
 
     def _upsert_arrays(self, to: Destination, columns: Sequence[Array]) -> None:
-        arrays = ", ".join(f"%s::text[]::{to.declared(name)}[]" for name in to.names)
+        arrays = ", ".join(f"%s::text[]::{without_length(to.declared(name))}[]" for name in to.names)
         sql = (
-            self._upsert_sql(to, "unnest(").replace("%", "%%") + f"{arrays})" + self._on_conflict(to).replace("%", "%%")
+            self._upsert_sql(to, "*", "unnest(").replace("%", "%%")
+            + f"{arrays})"
+            + self._on_conflict(to).replace("%", "%%")
         )
-        self._open.execute(sql.encode(), [_wire(column).to_pylist() for column in columns], prepare=True)
+        self._open.execute(sql.encode(), [wire(column).to_pylist() for column in columns], prepare=True)
 
     def _upsert_copy(self, to: Destination, columns: Sequence[Array]) -> None:
-        names = ", ".join(map(self.quote, to.names))
         staging = self._staging.get(to)
         if staging is None:
-            staging = self._staging[to] = f"pg_temp._headrace_{len(self._staging)}"
-            self.run(
-                f"DROP TABLE IF EXISTS {staging}; CREATE TEMPORARY TABLE {staging.removeprefix('pg_temp.')} "
-                f"ON COMMIT DELETE ROWS AS SELECT {names} FROM {self.table(to.target)} WITH NO DATA"
-            )
-        rows = pa.table([_csv_cell(column) for column in columns], [str(n) for n in range(len(columns))])
-        text = pa.BufferOutputStream()
-        # Strings are quoted and nulls are empty: what PostgreSQL's CSV takes for '' and NULL.
-        csv.write_csv(rows, text, csv.WriteOptions(include_header=False, quoting_style="needed"))
+            own = [_copied_as(column.type) for column in columns]
+            staging = self._staging[to] = Staging.of(f"pg_temp._headrace_{len(self._staging)}", to, own)
+            self.run(staging.create)
+        content = staging.content(columns)
         with self._open.cursor() as cursor:
-            if staging in self._staged:
-                cursor.execute(f"TRUNCATE {staging}".encode())
-            self._staged.add(staging)
-            with cursor.copy(f"COPY {staging} FROM STDIN (FORMAT csv)".encode()) as copy:
-                copy.write(memoryview(text.getvalue()))
-            cursor.execute((self._upsert_sql(to, staging) + self._on_conflict(to)).encode())
+            if staging.table in self._staged:
+                cursor.execute(f"TRUNCATE {staging.table}".encode())
+            self._staged.add(staging.table)
+            with cursor.copy(f"COPY {staging.table} FROM STDIN (FORMAT binary)".encode()) as copy:
+                copy.write(content)
+            cursor.execute(
+                (self._upsert_sql(to, ", ".join(staging.taken), staging.table) + self._on_conflict(to)).encode()
+            )
 
-    def _upsert_sql(self, to: Destination, rows: str) -> str:
+    def _upsert_sql(self, to: Destination, taken: str, rows: str) -> str:
         names = ", ".join(map(self.quote, to.names))
-        return f"INSERT INTO {self.table(to.target)} AS target ({names}) SELECT * FROM {rows}"
+        return f"INSERT INTO {self.table(to.target)} AS target ({names}) SELECT {taken} FROM {rows}"
 
     def _on_conflict(self, to: Destination) -> str:
         key = ", ".join(map(self.quote, to.target.key))
         replaced = ", ".join(f"{name} = excluded.{name}" for name in map(self.quote, to.replaced))
-        return f" ON CONFLICT ({key}) DO UPDATE SET {replaced} WHERE excluded.{ID} > target.{ID}"
+        id_ = self.quote(to.target.system.id)
+        return f" ON CONFLICT ({key}) DO UPDATE SET {replaced} WHERE excluded.{id_} > target.{id_}"
 
     def parameters(self, column: Array) -> list[Any]:
-        return _wire(column).to_pylist()
+        return wire(column).to_pylist()
 
     def select(self, to: Destination, where: str, chunk_rows: int) -> Iterator[list[Row]]:
-        names = ", ".join(
-            _SCANNED_AS.get(to.declared(column.name), "{}").replace("{}", self.quote(column.name))
-            for column in to.target.columns
-        )
+        names = ", ".join(self.quote(column.name) for column in to.target.columns)
         with self._open.cursor("headrace_scan") as cursor:
             cursor.execute(f"SELECT {names} FROM {self.table(to.target)} WHERE {where}".encode())
             while rows := cursor.fetchmany(chunk_rows):
                 yield rows
+
+    def columns(self, to: Destination, where: str, chunk_rows: int) -> Iterator[Sequence[Array | Values]]:
+        names = ", ".join(read_as(self.quote(column.name), to.declared(column.name)) for column in to.target.columns)
+        text = f"SELECT {names} FROM {self.table(to.target)} WHERE {where}"
+        yield from arrow_columns(make_conninfo(**self._parameters()), text, chunk_rows)
 
     def translate(self, error: Exception) -> HeadraceError:
         text = str(error).strip()
@@ -304,34 +314,16 @@ class PostgreSql(Dialect):
         return kind(f"PostgreSQL at {self.address}, database {self.address.database}: {text}", fix=fix)
 
 
-def _csv_cell(column: Array) -> Array:
-    kind = column.type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return column if plain else _wire(column)
+def _declared(kind: pa.DataType) -> str | None:
+    for matches, declared in _TYPES:
+        if matches(kind):
+            return declared if isinstance(declared, str) else declared(kind)
+    return None
 
 
-def _wire(column: Array) -> Array:
-    """The column as text that PostgreSQL casts to its type."""
-    kind = column.type
-    text = to_text(column)
-    if pa.types.is_binary(kind):
-        return pa.array([None if v is None else f"\\x{v}" for v in text.to_pylist()], pa.utf8())
-    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
-        first = pc.min(text).as_py()
-        if first is not None and first < "0001":
-            text = pa.array([_with_era(v) for v in text.to_pylist()], pa.utf8())
-        if _is_utc(kind):
-            text = join(text, "Z")
-    return text
-
-
-def _with_era(text: str | None) -> str | None:
-    """Year 0 is 1 BC, year -1 is 2 BC, as PostgreSQL wants it; Arrow counts as astronomers do."""
-    if text is None or (text[:4] > "0000" and not text.startswith("-")):
-        return text
-    negative = text.startswith("-")
-    year, _, rest = text.lstrip("-").partition("-")
-    return f"{(int(year) if negative else 0) + 1:04}-{rest} BC"
+def _copied_as(kind: pa.DataType) -> str | None:
+    """The type of a temporary table's column that gets such values in binary; None: they go as text."""
+    return None if pa.types.is_decimal256(kind) else _declared(kind)
 
 
 def _without_state(error: Exception, text: str) -> tuple[type[HeadraceError], str]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +23,6 @@ from headrace.errors import (
 from headrace.sinks.database.dialect import (
     PARAMETER,
     Destination,
-    Dialect,
     Row,
     StoredColumn,
     StoredTable,
@@ -33,8 +30,9 @@ from headrace.sinks.database.dialect import (
     Target,
     unsupported,
 )
-from headrace.sinks.values import Array, any_is_nan, to_text
-from headrace.ums.schema import ID, Column
+from headrace.sinks.database.one_file import FileDialect
+from headrace.ums.schema import Column
+from headrace.ums.values import Array, any_is_nan, to_text
 
 _BUSY_TIMEOUT_S = 10.0
 _LARGEST = 2**63 - 1
@@ -88,20 +86,21 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str, Callable[[Array], list[A
 _HOLDS = {declared: StoredType(holds) for _, declared, _, holds in _TYPES}
 
 
-class Sqlite(Dialect):
+class Sqlite(FileDialect):
     """One SQLite file."""
 
+    product = "SQLite"
     driver_errors = (sqlite3.Error, OverflowError)
     _connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
         if self._connection is not None:
             return
-        path = self.address.database
-        if not Path(path).absolute().parent.is_dir():
-            raise ConfigError(f"the folder of {path} does not exist", fix="create it or correct the sink's `url`")
+        self.must_have_folder()
         # isolation_level=None: transactions begin where this module says. A sink may be closed by another thread.
-        connection = sqlite3.connect(path, _BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self.address.database, _BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
@@ -129,23 +128,20 @@ class Sqlite(Dialect):
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _begin(self) -> sqlite3.Connection:
+    def begin(self) -> sqlite3.Connection:
         if not self._open.in_transaction:
             # IMMEDIATE: a transaction that starts as a reader can fail when it comes to write, without waiting.
             self._open.execute("BEGIN IMMEDIATE")
         return self._open
 
     def run(self, sql: str, rows: Sequence[Row] | None = None) -> list[Row]:
-        connection = self._begin()
+        connection = self.begin()
         if rows is None:
             return connection.execute(sql).fetchall()
         text = sql.replace(PARAMETER, "?")
         if len(rows) == 1:
             return connection.execute(text, rows[0]).fetchall()
         return connection.executemany(text, rows).fetchall()
-
-    def quote(self, name: str) -> str:
-        return '"' + name.replace('"', '""') + '"'
 
     def check_name(self, name: str) -> None:
         if "\0" in name or name.lower().startswith("sqlite_") or not name:
@@ -179,44 +175,25 @@ class Sqlite(Dialect):
     def change_column(self, target: Target, column: StoredColumn) -> list[str]:
         """SQLite cannot alter a column: a new one takes its values and its name. A key column cannot be replaced so."""
         table, old, new = self.table(target), self.quote(column.name), self.quote(f"_headrace_{column.name}")
-        if column.name.lower() in {name.lower() for name in target.key}:
-            raise DataError(
-                f"column '{column.name}' is in the key of {target.name} and has become {column.declared} in the source, "
-                "which SQLite cannot change",
-                fix=f"rename or drop the target table {target.name} and load it again",
-            )
+        self.must_not_be_key(target, column)
         default = "" if column.default is None else f" DEFAULT {column.default}"
         return [
             f"ALTER TABLE {table} ADD COLUMN {new} {column.declared}{default}",
             f"UPDATE {table} SET {new} = {old}",  # the declared type's affinity converts
             f"ALTER TABLE {table} DROP COLUMN {old}",
-            f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}",
+            self.rename_column(target, f"_headrace_{column.name}", column.name),
         ]
 
-    @contextmanager
-    def shaping(self, target: Target) -> Iterator[None]:
-        self.commit()
-        self._begin()  # the file's write lock keeps all others out
-        try:
-            yield
-            self.commit()
-        except BaseException:
-            self.rollback()
-            raise
+    def made_for(self, target: Target) -> list[str]:
+        found = self.run(
+            f"SELECT sql FROM sqlite_schema WHERE tbl_name = {PARAMETER} AND type <> 'table' AND sql IS NOT NULL",
+            [(target.name,)],
+        )
+        return [statement for (statement,) in found]
 
     def upsert(self, to: Destination, columns: Sequence[Array]) -> None:
         rows = zip(*(self.parameters(column) for column in columns), strict=True)
-        self._begin().executemany(self._upsert_sql(to), rows)
-
-    def _upsert_sql(self, to: Destination) -> str:
-        table = self.table(to.target)
-        names = ", ".join(map(self.quote, to.names))
-        key = ", ".join(map(self.quote, to.target.key))
-        replaced = ", ".join(f"{name} = excluded.{name}" for name in map(self.quote, to.replaced))
-        return (
-            f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(to.names))}) "
-            f"ON CONFLICT ({key}) DO UPDATE SET {replaced} WHERE excluded.{ID} > {table}.{ID}"
-        )
+        self.begin().executemany(self.upsert_of(to, f"VALUES ({', '.join('?' * len(to.names))})"), rows)
 
     def parameters(self, column: Array) -> list[Any]:
         return next(values for matches, _, values, _ in _TYPES if matches(column.type))(column)
@@ -235,11 +212,12 @@ class Sqlite(Dialect):
         kind, fix = _ERRORS.get(
             code, (FatalError, "see SQLite's message; if it is not clear, report it with the flow file")
         )
-        if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
+        if code == sqlite3.SQLITE_ERROR and any(words in str(error) for words in _CHANGED):
             kind, fix = RetryableError, "somebody changed the target table; it is prepared again on the next try"
         return kind(f"SQLite file {self.address}: {error}", fix=fix)
 
 
+_CHANGED = ("no such", "has no column named")
 _STORAGE = (
     "free space on that disk and check it (dmesg, smartctl), then start again; nothing that was acknowledged is lost"
 )

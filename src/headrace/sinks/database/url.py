@@ -1,4 +1,5 @@
-"""The sink's `url` -> the dialect and the address: ``sqlite:///./mart.db``, ``postgresql://user:pw@host:port/db``, ``mysql://…``."""
+"""The sink's `url` -> the dialect and the address: ``sqlite:///./mart.db``, ``duckdb:///./mart.duckdb``, ``postgresql://user:pw@host:port/db``,
+``mysql://…``."""
 
 from __future__ import annotations
 
@@ -26,12 +27,15 @@ _POSTGRESQL = _Scheme(
 _MYSQL = _Scheme("headrace.sinks.database.mysql:MySql", 3306, frozenset({"ssl_ca", "ssl_cert", "ssl_key"}))
 _SCHEMES = {
     "sqlite": _Scheme("headrace.sinks.database.sqlite:Sqlite", 0, frozenset()),
+    "duckdb": _Scheme("headrace.sinks.database.duckdb:DuckDb", 0, frozenset({"memory_limit", "threads"})),
     "postgresql": _POSTGRESQL,
     "postgres": _POSTGRESQL,
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
 }
-_EXAMPLES = "write sqlite:///./mart.db, postgresql://user:password@host:5432/database or mysql://user:password@host:3306/database"
+_FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
+"""Stores that are files."""
+_EXAMPLES = "write sqlite:///./mart.db, duckdb:///./mart.duckdb, postgresql://user:password@host:5432/database or mysql://user:password@host:3306/database"
 
 
 def dialect_of(url: str, schema: str | None) -> Dialect:
@@ -68,8 +72,8 @@ def parse(url: str) -> Address:
             f"the sink's `url` has the unknown option(s) {', '.join(unknown)}",
             fix=f"use one of: {', '.join(sorted(scheme.options)) or 'none'}",
         )
-    if parts.scheme == "sqlite":
-        return _file(parts)
+    if parts.scheme in _FILES:
+        return _file(parts, options)
     if not parts.hostname:
         raise ConfigError("the sink's `url` names no host", fix=_EXAMPLES)
     return Address(
@@ -83,14 +87,16 @@ def parse(url: str) -> Address:
     )
 
 
-def _file(parts: SplitResult) -> Address:
+def _file(parts: SplitResult, options: dict[str, str]) -> Address:
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path:
         raise ConfigError(
-            "the sink's `url` names no file", fix="write sqlite:///relative/path.db or sqlite:////absolute/path.db"
+            "the sink's `url` names no file",
+            fix=f"write {parts.scheme}:///relative/path.db or {parts.scheme}:////absolute/path.db",
         )
     if path == ":memory:":
         raise ConfigError(
-            "a SQLite database in memory is gone when the sink closes", fix="name a file, or use a sink of type memory"
+            f"a {_FILES[parts.scheme]} database in memory is gone when the sink closes",
+            fix="name a file, or use a sink of type memory",
         )
-    return Address("sqlite", "", 0, "", "", path, {})
+    return Address(parts.scheme, "", 0, "", "", path, options)

@@ -1,0 +1,1 @@
+"""Programs that `bench/capture_network.py` and `bench/live_kafka.py` measure; they speak as those of bench/decode_peers do."""

@@ -1,0 +1,4 @@
+//! What the fuzz targets (`rust/fuzz`) drive. No other build has this.
+
+pub use super::reader::{Reader, Stop};
+pub use crate::binlog::include::Include;

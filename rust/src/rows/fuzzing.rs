@@ -1,0 +1,3 @@
+//! What the fuzz targets (`rust/fuzz`) drive. No other build has this.
+
+pub use super::reader::{Reader, Stop, Stopped};

@@ -1,0 +1,1 @@
+"""Topics of Kafka into tables of Doris, exactly once: see loader.py."""

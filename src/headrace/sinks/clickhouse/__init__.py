@@ -1,0 +1,5 @@
+"""ClickHouse as a target (head of sink.py)."""
+
+from headrace.sinks.clickhouse.sink import ClickHouseSink
+
+__all__ = ["ClickHouseSink"]
