@@ -3,7 +3,7 @@
 /** @import {Rule} from "./answers.js" */
 /** @import {Place} from "./place.js" */
 import { ask } from "./api.js";
-import { asked, doing, field, table } from "./parts.js";
+import { asked, doing, empty, field, table } from "./parts.js";
 import { duration } from "./show.js";
 import { repeat } from "./vendor/lit-html/directives/repeat.js";
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
@@ -28,6 +28,21 @@ const KINDS = [
  * @param {string[]} channels
  */
 export const ruleList = (place, found, channels) =>
+  html`${
+    place.may("admin")
+      ? html`<div class="bar">
+          <button class="primary" @click=${() => writeRule(place, null, channels)}>Add a rule</button>
+        </div>`
+      : nothing
+  }
+  ${found.length ? listed(place, found, channels) : empty("There is no rule: nobody is told of anything.")}`;
+
+/**
+ * @param {Place} place
+ * @param {Rule[]} found
+ * @param {string[]} channels
+ */
+const listed = (place, found, channels) =>
   table(
     "Rules",
     ["Name", "When", "Pipelines", "Severity", "Told", ""],
@@ -85,7 +100,7 @@ const toldBy = ({ rule }) =>
  * @param {Rule | null} one
  * @param {string[]} channels
  */
-export async function writeRule(place, one, channels) {
+async function writeRule(place, one, channels) {
   const step = one?.rule.escalate?.[0];
   const answer = await asked({
     title: one ? `Change ${one.name}` : "Add a rule",

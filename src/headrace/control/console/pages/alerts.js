@@ -3,7 +3,7 @@
 /** @import {Alert, Channel, Notice, Rule, Silence} from "../answers.js" */
 /** @import {Page, Place} from "../place.js" */
 import { channelList, noticeList } from "../alert-channels.js";
-import { ruleList, writeRule } from "../alert-rules.js";
+import { ruleList } from "../alert-rules.js";
 import { ask, get } from "../api.js";
 import { ago, asked, doing, empty, field, shown, table, tabs } from "../parts.js";
 import { time } from "../show.js";
@@ -74,12 +74,15 @@ const history = (place) => {
 
 /** @type {Part} */
 const rules = (place) => {
-  const known = place.news(30, () => /** @type {Promise<Rule[]>} */ (get("/alerts/rules")));
-  const channels = place.news(30, () => /** @type {Promise<Channel[]>} */ (get("/alerts/channels")));
-  const names = () => (channels.value ?? []).map(({ name }) => name);
-  return () =>
-    html`${place.may("admin") ? html`<div class="bar"><button class="primary" @click=${() => writeRule(place, null, names())}>Add a rule</button></div>` : nothing}
-    ${shown(known, (found) => (found.length ? ruleList(place, found, names()) : empty("There is no rule: nobody is told of anything.")))}`;
+  // Together: a dialog that opened before the channels are known would say that there is none.
+  const known = place.news(30, async () => {
+    const [found, channels] = await Promise.all([
+      /** @type {Promise<Rule[]>} */ (get("/alerts/rules")),
+      /** @type {Promise<Channel[]>} */ (get("/alerts/channels")),
+    ]);
+    return { found, channels: channels.map(({ name }) => name) };
+  });
+  return () => shown(known, ({ found, channels }) => ruleList(place, found, channels));
 };
 
 /** @type {Part} */
