@@ -8,6 +8,7 @@ import subprocess
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from hmac import digest
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from sqlalchemy import update
 
-from tests.control import Client, ControlServer, serving, wait_until
+from headrace.control.tables import NOTICES, ControlDatabase
+from tests.control import Client, ControlServer, serving, shop, wait_until
 from tests.servers.install import find_program
 from tests.servers.mail import MailServer
+from tests.servers.mariadb import MariaDb
 from tests.servers.webhook import Answer, Webhook
 
 FULL = {
@@ -244,6 +248,16 @@ def test_of_two_servers_one_tells(directory: Path, chat: Webhook) -> None:
     assert told == {(rule, state): 1 for rule in rules for state in ("firing", "over")}
 
 
+def let_its_time_pass(directory: Path) -> None:
+    """While no server lives: the message that a dead one has taken is nobody's any more. That nobody takes it before is
+    held in conformance/test_alert_store.py, on a clock that it moves."""
+    with closing(ControlDatabase(f"sqlite:///{directory / 'control.db'}")) as database:
+        database.open()
+        with database.transaction() as connection:
+            taken = update(NOTICES).where(NOTICES.c.message.is_not(None), NOTICES.c.state == "waiting")
+            assert connection.execute(taken.values(next_us=0)).rowcount == 1
+
+
 def test_a_server_that_dies_while_it_sends_is_followed_under_the_same_id(directory: Path, chat: Webhook) -> None:
     server = ControlServer(directory)
     try:
@@ -252,8 +266,10 @@ def test_a_server_that_dies_while_it_sends_is_followed_under_the_same_id(directo
         admin.do("PUT", "/alerts/channels/chat", CHAT)
         admin.do("POST", "/alerts/channels/chat/try")
         server.wait_for_death()  # the chat has it, and nobody has noted that
+        let_its_time_pass(directory)
         server.start({"HEADRACE_CRASH_AT": "alerts.taken"})
         server.wait_for_death()  # it is taken once more, and was not sent
+        let_its_time_pass(directory)
         server.start()
         admin.url = server.url
         ended(admin, "chat", 1)
@@ -261,6 +277,39 @@ def test_a_server_that_dies_while_it_sends_is_followed_under_the_same_id(directo
         assert len({request.headers["webhook-id"] for request in chat.taken}) == 1
     finally:
         server.end_all()
+
+
+def test_what_is_done_to_a_source_is_told(directory: Path, chat: Webhook) -> None:
+    """A table changes, then the server's log is reset: the run tells both, the second one while it ends."""
+    with MariaDb() as database, serving(directory) as server:
+        database.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", *["FLUSH BINARY LOGS"] * 3)
+        write_secrets(directory, DB1=database.password)
+        admin = server.client()
+        admin.do("PUT", "/alerts/channels/chat", CHAT)
+        for kind in ("schema", "log_number"):
+            admin.do("PUT", f"/alerts/rules/{kind}", {"when": {"kind": kind}, "holds_s": 0, "to": ["chat"]})
+        place = f'host: "{database.host}", port: {database.port}, user: "{database.user}", password: "${{DB1}}"'
+        source = f'{{type: mysql, name: db1, {place}, tables: ["shop.*"], heartbeat: 1s}}'
+        flow = '[{name: mart, from: "mysql.db1.shop.*", to: {type: database, url: "sqlite:///./mart.db"}}]'
+        admin.do("POST", "/pipelines", {"name": "shop", "text": shop(source=source, flows=flow)})
+        admin.do("POST", "/pipelines/shop/start")
+        database.execute("INSERT INTO shop.t VALUES (1)", "ALTER TABLE shop.t ADD COLUMN note TEXT")
+        ended(admin, "chat", 1)
+        [told] = told_of(chat, "schema")
+        assert told["subject"] == "table mysql.db1.shop.t, version 1"
+        assert told["text"].startswith("note added (")
+        assert "ALTER TABLE shop.t ADD COLUMN note" in told["text"]
+        database.execute("RESET MASTER")
+        ended(admin, "chat", 2)
+        [told] = told_of(chat, "log_number")
+        assert told["subject"] == "source db1"
+        # It was reset: the heartbeat sees the number fall, or the next connection that the place is lost.
+        assert "fell from binlog.000004 to binlog.000001" in told["text"] or "it was reset" in told["text"]
+
+
+def told_of(chat: Webhook, rule: str) -> list[dict[str, Any]]:
+    found = [each for request in chat.taken for each in json.loads(request.body)["alerts"]]
+    return [each for each in found if each["rule"] == rule]
 
 
 @pytest.mark.parametrize(
@@ -275,6 +324,7 @@ def test_a_server_that_dies_while_it_sends_is_followed_under_the_same_id(directo
         ("channels/chat", {**CHAT, "format": "form", "body": {"n": 1}}, "webhook"),
         ("rules/disk", {**FULL, "to": ["nobody"]}, ""),
         ("rules/disk", {**FULL, "when": {"kind": "moon"}}, "when"),
+        ("rules/disk", {**FULL, "when": {"kind": "schema", "within_s": 1}}, "when.schema.within_s"),
         ("rules/disk", {**FULL, "colour": "red"}, "colour"),
     ],
 )  # fmt: skip
