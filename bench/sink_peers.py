@@ -282,7 +282,12 @@ def _batches_of(server: JdbcServer) -> Peer:
 
 @contextmanager
 def redis(folder: Path) -> Iterator[Setting]:
-    with Redis() as server, server.database() as number, server.connect(number + 1) as client:
+    """The server does not rewrite its append-only file meanwhile: that would fall to whoever writes just then."""
+    with (
+        Redis(**{"auto-aof-rewrite-percentage": "0"}) as server,
+        server.database() as number,
+        server.connect(number + 1) as client,
+    ):
 
         def peer(name: str, rows: Rows, is_new: bool) -> Callable[[], None]:
             parts = [
