@@ -28,8 +28,8 @@ TESTS = {
 }
 _WHAT = (
     "Who writes, and the server of the store, killed with SIGKILL in the middle of batches; then what is in the store, compared with the rows "
-    "of the source, and the position of the flow. In each test 12,000 changes per kill of 3,000 keys, in commits of 900 that are sent in three "
-    "parts; a kill comes behind two to five commits, at any moment of the next one. Deletes are soft or hard by chance."
+    "of the source, and the position of the flow. Changes of 3,000 keys, in commits of 900 that are sent in three parts; a kill comes behind two to "
+    "five commits, at any moment of the next one; a writer that is not killed finds the server again each time. Deletes are soft or hard by chance."
 )
 HEAD = [
     _WHAT,

@@ -3,7 +3,8 @@ driver lets one, with values that are converted before the clock starts.
 
 Databases keep the rule of a larger `_ums_id_` here as well, in the statement that was the quickest of those tried; Redis, HBase, search engines, Cassandra and
 ClickHouse are written to without a look at what is there. No peer remembers a position, looks for clears or changes of tables, or drops
-changes of one key.
+changes of one key. Where that is much beside what the statement costs (DuckDB, ClickHouse) a second peer keeps a flow's rules by hand, in as few statements as can
+be: one transaction, or one order, of the look at a record of the table, the rows and the position.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,8 @@ class Setting:
     peer: Peer
     rows: int = 5000
     """How many rows the peer sends and commits at once: what the sink does."""
+    keeping: Peer | None = None
+    """The peer with a flow's rules."""
 
 
 @contextmanager
@@ -96,19 +100,34 @@ def sqlite(folder: Path) -> Iterator[Setting]:
 def duckdb(folder: Path) -> Iterator[Setting]:
     with closing(connect_duckdb(str(folder / "bare.duckdb"))) as connection:
         connection.execute("SET threads = 1")
+        connection.execute("CREATE TABLE positions (flow VARCHAR PRIMARY KEY, next_offset BIGINT)")
+        connection.execute("CREATE TABLE records (name VARCHAR PRIMARY KEY, number BIGINT, cleared BIGINT)")
+        connection.execute("INSERT INTO positions VALUES ('flow', 0)")
 
-        def peer(name: str, rows: Rows, is_new: bool) -> Callable[[], None]:
+        def written(name: str, rows: Rows, is_new: bool, *, keeps: bool) -> Callable[[], None]:
             if is_new:
                 connection.execute(f"CREATE TABLE {name} ({_DDL.format('TIMESTAMP', 'TIMESTAMPTZ')})")
+                connection.execute("INSERT INTO records VALUES (?, 0, 0)", [name])
 
             def work() -> None:
                 for part in rows:
+                    connection.execute("BEGIN")
+                    if keeps:
+                        connection.execute("SELECT number, cleared FROM records WHERE name = ?", [name]).fetchall()
                     connection.register("part", part)
                     connection.execute(f"INSERT INTO {name} AS target SELECT * FROM part {_ON_CONFLICT}")
+                    if keeps:
+                        moved = "UPDATE positions SET next_offset = next_offset + 1 WHERE flow = ?"
+                        connection.execute(moved, ["flow"])
+                    connection.execute("COMMIT")
 
             return work
 
-        yield Setting({"type": "database", "url": f"duckdb:///{folder / 'mart.duckdb'}"}, peer)
+        yield Setting(
+            {"type": "database", "url": f"duckdb:///{folder / 'mart.duckdb'}"},
+            partial(written, keeps=False),
+            keeping=partial(written, keeps=True),
+        )
 
 
 @contextmanager
@@ -263,7 +282,12 @@ def _batches_of(server: JdbcServer) -> Peer:
 
 @contextmanager
 def redis(folder: Path) -> Iterator[Setting]:
-    with Redis() as server, server.database() as number, server.connect(number + 1) as client:
+    """The server does not rewrite its append-only file meanwhile: that would fall to whoever writes just then."""
+    with (
+        Redis(**{"auto-aof-rewrite-percentage": "0"}) as server,
+        server.database() as number,
+        server.connect(number + 1) as client,
+    ):
 
         def peer(name: str, rows: Rows, is_new: bool) -> Callable[[], None]:
             parts = [
@@ -388,26 +412,41 @@ def _batches(session: Any, name: str, rows: Rows, is_new: bool) -> Callable[[], 
 def clickhouse(folder: Path) -> Iterator[Setting]:
     """Arrow that is made already; all rows at once, as the sink does within its `commit_interval`."""
     with ClickHouse() as server:
+        server.execute(
+            "CREATE TABLE positions (flow String, next_offset Int64) ENGINE = ReplacingMergeTree(next_offset) ORDER BY flow"
+        )
 
-        def peer(name: str, rows: Rows, is_new: bool) -> Callable[[], None]:
+        def written(name: str, rows: Rows, is_new: bool, *, keeps: bool) -> Callable[[], None]:
             if is_new:
-                like = name.replace("bare", "orders")
+                like = f"orders{name.removeprefix('bare').removeprefix('kept')}"
                 server.execute(f"CREATE TABLE {name} AS {like} ENGINE = ReplacingMergeTree(_ums_id_) ORDER BY id")
             client = clickhouse_connect.get_client(host=server.host, port=server.port, compress=False)
-            blocks = []
-            for part in rows:
-                block = pa.BufferOutputStream()
-                with pa.ipc.new_file(block, part.schema) as file:
-                    file.write_table(part)
-                blocks.append(block.getvalue().to_pybytes())
+            blocks = [_arrow_file(part) for part in rows]
+            position = _arrow_file(pa.table({"flow": ["flow"], "next_offset": [2 - is_new]}))
+            record = f"SELECT comment FROM system.tables WHERE database = 'default' AND name = '{name}' FORMAT Arrow"
 
             def work() -> None:
                 for block in blocks:
                     client.raw_insert(name, NAMES, block, fmt="Arrow")
+                    if keeps:
+                        client.raw_query(record)
+                        client.raw_insert("positions", ("flow", "next_offset"), position, fmt="Arrow")
 
             return work
 
-        yield Setting({"type": "clickhouse", "url": server.url("default")}, peer, 100_000)
+        yield Setting(
+            {"type": "clickhouse", "url": server.url("default")},
+            partial(written, keeps=False),
+            100_000,
+            partial(written, keeps=True),
+        )
+
+
+def _arrow_file(rows: pa.Table) -> bytes:
+    block = pa.BufferOutputStream()
+    with pa.ipc.new_file(block, rows.schema) as file:
+        file.write_table(rows)
+    return block.getvalue().to_pybytes()
 
 
 def as_text(part: pa.Table, between: str = " ") -> pa.Table:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +93,22 @@ def rows_of(work: Sequence[ChangeBatch], rows: int) -> list[pa.Table]:
     return [table.slice(start, rows) for start in range(0, len(table), rows)]
 
 
+_OFFSETS = count(1)
+"""Where on the log a commit ends: ever farther, as a follower's."""
+
+
+def committed(sink: Sink) -> None:
+    offset = next(_OFFSETS)
+    sink.commit(Position("topic", 0, offset, offset, 0))
+
+
 def delivered(sink: Sink, work: Sequence[ChangeBatch]) -> None:
     """Writes and commits as a follower does (stream/deliver.py)."""
     committed_at = time.monotonic()
     for number, batch in enumerate(work):
         sink.write(batch)
         if time.monotonic() - committed_at >= sink.commit_interval_s or number == len(work) - 1:
-            sink.commit(Position("topic", 0, number, number, 0))
+            committed(sink)
             committed_at = time.monotonic()
 
 
@@ -111,10 +121,10 @@ def cost(work: Callable[[], None]) -> Cost:
 def commit_ms(sink: Sink, table: TableSchema, rows: int, first_id: int) -> list[float]:
     """The time of each of many small transactions, in milliseconds."""
     taken = []
-    for number, batch in enumerate(batches(table, COMMITS * rows, rows, first_id)):
+    for batch in batches(table, COMMITS * rows, rows, first_id):
         started_at = time.perf_counter()
         sink.write(batch)
-        sink.commit(Position("topic", 0, number, number, 0))
+        committed(sink)
         taken.append((time.perf_counter() - started_at) * 1000)
     return taken
 
@@ -122,6 +132,7 @@ def commit_ms(sink: Sink, table: TableSchema, rows: int, first_id: int) -> list[
 def measure(name: str) -> str:
     ours: dict[str, list[Cost]] = {"insert": [], "update": []}
     theirs: dict[str, list[Cost]] = {"insert": [], "update": []}
+    kept: dict[str, list[Cost]] = {"insert": [], "update": []}
     with tempfile.TemporaryDirectory() as folder, STORES[name](Path(folder)) as setting:
         made: type[Sink] = registry.load("sinks", setting.to["type"])
         with closing(made(made.Config.model_validate(setting.to), "bench")) as sink:  # type: ignore[call-arg]
@@ -131,11 +142,12 @@ def measure(name: str) -> str:
                 for kind, first_id in (("insert", 1), ("update", 2 * ROWS)):
                     work = batches(table, ROWS, BATCH_ROWS, first_id, stale=kind == "update")
                     ours[kind].append(cost(lambda work=work: delivered(sink, work)))  # type: ignore[misc]
-                    theirs[kind].append(
-                        cost(setting.peer(f"bare{number}", rows_of(work, setting.rows), kind == "insert"))
-                    )
+                    rows, is_new = rows_of(work, setting.rows), kind == "insert"
+                    theirs[kind].append(cost(setting.peer(f"bare{number}", rows, is_new)))
+                    if setting.keeping is not None:
+                        kept[kind].append(cost(setting.keeping(f"kept{number}", rows, is_new)))
             one, ten = (commit_ms(sink, table, rows, 10 * rows * ROWS) for rows in (1, 10))
-    cells = [_cell(median(ours[kind]), median(theirs[kind])) for kind in ours]
+    cells = [_cell(median(ours[kind]), median(theirs[kind]), kept[kind]) for kind in ours]
     return f"| {name} | {' | '.join(cells)} | {_quantiles(one)} | {_quantiles(ten)} |"
 
 
@@ -143,10 +155,14 @@ def median(costs: Sequence[Cost]) -> Cost:
     return Cost(statistics.median(one.rows_per_s for one in costs), statistics.median(one.cpu_us for one in costs))
 
 
-def _cell(ours: Cost, theirs: Cost) -> str:
+def _cell(ours: Cost, theirs: Cost, kept: Sequence[Cost]) -> str:
+    by_hand = ""
+    if kept:
+        limit = median(kept)
+        by_hand = f"; rules by hand {limit.cpu_us:.1f} µs ({limit.cpu_us / ours.cpu_us:.2f})"
     return (
         f"{theirs.rows_per_s:,.0f}, {theirs.cpu_us:.1f} µs | {ours.rows_per_s:,.0f} ({ours.rows_per_s / theirs.rows_per_s:.2f}), "
-        f"{ours.cpu_us:.1f} µs ({theirs.cpu_us / ours.cpu_us:.2f})"
+        f"{ours.cpu_us:.1f} µs ({theirs.cpu_us / ours.cpu_us:.2f}){by_hand}"
     )
 
 
@@ -157,7 +173,7 @@ def _quantiles(taken_ms: list[float]) -> str:
 
 def main() -> None:
     head = [
-        "Rows per second, and processor time of all processes per row; in brackets what the sink reaches of its peer.",
+        "Rows per second, and processor time of all processes per row; in brackets what the sink reaches of its peer, and of the peer that keeps its rules by hand.",
         "",
         "| store | peer, new | sink, new | peer, half stale | sink, half stale | 1 row, ms p50/p99 | 10 rows, ms p50/p99 |",
         "|---|---|---|---|---|---|---|",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,8 +14,11 @@ import pytest
 
 from headrace import registry
 from headrace.errors import ConfigError
+from headrace.flow.shape import Shaper
+from headrace.flow.spec import FlowSpec
 from headrace.sinks.base import Position, Sink
 from headrace.testing.sink import ORDERS, OpenSink, SinkConformance, batch_of, order
+from headrace.ums.change import ChangeBatch
 from tests.conformance.scanned import SCANNED, ScannedCallable, ScannedWebhook
 from tests.servers.cassandra import Cassandra
 from tests.servers.doris import Doris
@@ -217,3 +222,47 @@ def test_rows_that_are_there_keep_their_system_columns(
             with pytest.raises(ConfigError) as refused:
                 other.prepare(ORDERS)
             assert refused.value.message == told.message
+
+
+_BY_ROWS = ("callable", "clickhouse", "database", "doris", "hbase", "jdbc", "redis", "webhook")
+SMALLEST: dict[str, Settings] = {
+    **{sink: {"batch_rows": 3} for sink in _BY_ROWS},
+    "cassandra": {"batch_rows": 3, "batch_bytes": 100, "parallel": 2},
+    "kafka": {},
+    "opensearch": {"batch_bytes": 1000, "parallel": 3},
+}
+"""How little of a flow's rows each sink can be told to send at once; Kafka's client divides them by itself."""
+_TOLD = [("callable", "callable"), ("kafka", "kafka-ums"), ("webhook", "webhook-ums")]
+
+
+@pytest.mark.parametrize(("sink", "variant"), [*_KEEPERS, *_TOLD], ids=[variant for _, variant in [*_KEEPERS, *_TOLD]])
+def test_what_a_flow_says_of_columns_keys_and_batches_holds(
+    sink: str, variant: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made: type[Sink] = SCANNED.get(sink) or registry.load("sinks", sink)
+    keyless = replace(ORDERS, key=())
+    with STORES[sink][variant](request, tmp_path) as settings:
+        to = {"type": sink, **settings, **SMALLEST[sink]}
+        flow = {
+            "name": "flow",
+            "from": "mysql.db1",
+            "to": {name: value for name, value in to.items() if name != "system_columns"},
+            "key": {"shop.orders": ["id"]},
+            "columns": {"drop": ["note"], "rename": {"amount": "total", "id": "number"}},
+        }
+        if "system_columns" in made.Config.model_fields:
+            flow["system_columns"] = RENAMED
+        spec = FlowSpec.model_validate(flow)
+        shaper = Shaper(spec)
+        with closing(made(spec.target(), "flow")) as opened:  # type: ignore[call-arg]
+            opened.prepare(shaper.table(keyless))
+            for first in (1, 31):  # all rows, then all of them anew
+                for some in (range(first, first + 20), range(first + 20, first + 30)):
+                    shaped = shaper.shape(batch_of(keyless, [order(n, n % 30) for n in some]))
+                    assert isinstance(shaped, ChangeBatch)
+                    opened.write(shaped)
+                opened.commit(Position("topic", 0, first, first, 1))
+            found = [row for batch in opened.scan(shaper.table(keyless)) for row in batch.to_pylist()]
+    assert sorted(found, key=lambda row: row["number"]) == [
+        {"number": key, "total": Decimal(key + (30 if key else 60))} for key in range(30)
+    ]

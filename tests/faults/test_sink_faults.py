@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.sink import ORDERS
-from tests.faults.sink_writer import history, open_sink, rows_behind
+from tests.faults.sink_writer import PER_COMMIT, history, open_sink, rows_behind
 from tests.servers.binlog_server import BinlogServer
 from tests.servers.cassandra import Cassandra
 from tests.servers.clickhouse import ClickHouse
@@ -29,8 +29,8 @@ from tests.servers.redis import Redis
 from tests.servers.search import Elasticsearch, OpenSearch, Search
 
 KILLS = min(20, int(os.environ.get("HEADRACE_KILLS", "1")))
-CHANGES_PER_KILL = 12_000
-"""So many that a writer is still at work some time behind its first commits."""
+ENDLESS = 10**9
+"""Changes for a writer that is killed: it never comes to the end of them, however late that is. The last one has those of two commits."""
 COMMITS_BEFORE_A_KILL = 4
 Settings = dict[str, object]
 Store = tuple[Server | None, Settings]
@@ -99,7 +99,7 @@ tests/conformance/test_hbase_sink.py and test_kafka_sink_kills.py."""
 
 
 @contextmanager
-def _writer(settings: Settings, seed: int, size: int) -> Iterator[subprocess.Popen[str]]:
+def _writer(settings: Settings, seed: int, size: int = ENDLESS) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.faults.sink_writer", json.dumps(settings), str(seed), str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -108,21 +108,27 @@ def _writer(settings: Settings, seed: int, size: int) -> Iterator[subprocess.Pop
             process.kill()
 
 
-def _line(process: subprocess.Popen[str], wanted: str = "") -> str:
-    """The next line of a writer that has it; AssertionError when it ends before."""
+def _await_line(process: subprocess.Popen[str], fits: Callable[[str], bool]) -> None:
+    """Returns when a writer has written such a line; AssertionError when it ends before."""
     assert process.stdout is not None
-    for line in process.stdout:
-        if wanted in line:
-            return line
-    raise AssertionError(f"the writer ended with code {process.wait()}")
+    if not any(fits(line.strip()) for line in process.stdout):
+        raise AssertionError(f"the writer ended with code {process.wait()}")
+
+
+def _await_commit(process: subprocess.Popen[str]) -> None:
+    _await_line(process, str.isdigit)
+
+
+def _await_away(process: subprocess.Popen[str]) -> None:
+    _await_line(process, lambda line: line.startswith("away"))
 
 
 def _await_mid_batch(process: subprocess.Popen[str], pick: random.Random) -> None:
     """Returns at any moment of what comes behind some commits: a commit takes about as long as the one before it."""
-    _line(process)
+    _await_commit(process)
     for _ in range(pick.randint(1, COMMITS_BEFORE_A_KILL)):
         began = time.monotonic()
-        _line(process)
+        _await_commit(process)
     time.sleep(pick.uniform(0, time.monotonic() - began))
 
 
@@ -132,28 +138,32 @@ def test_writers_and_the_server_are_killed_in_the_middle_of_batches(store: str) 
     seed = int(os.environ.get("HEADRACE_SEED", random.randrange(2**32)))
     print(f"HEADRACE_SEED={seed}: {KILLS} kills each")
     pick = random.Random(seed)
-    size = 2 * KILLS * CHANGES_PER_KILL
     with STORES[store]() as (server, settings):
         if settings["type"] not in ("lake", "clickhouse"):  # which keep every change, and delete softly only
             settings |= {"delete": pick.choice(["soft", "hard"])}
         for _ in range(KILLS):
-            with _writer(settings, seed, size) as process:
+            with _writer(settings, seed) as process:
                 _await_mid_batch(process, pick)
-                process.kill()
-        for _ in range(KILLS if server is not None else 0):
-            assert server is not None
-            with _writer(settings, seed, size) as process:
-                _await_mid_batch(process, pick)
-                server.kill9()
-                _line(process, "away")
-                server.start()
-                _line(process)
+        if server is not None:
+            with _writer(settings, seed) as process:  # one, which finds the server again each time
+                for _ in range(KILLS):
+                    _await_mid_batch(process, pick)
+                    server.kill9()
+                    _await_away(process)
+                    server.start()
+        size = _offset(settings) + 2 * PER_COMMIT
         with _writer(settings, seed, size) as process:
             assert process.wait() == 0
+        assert _offset(settings) == size
         with closing(open_sink(settings)) as sink:
             found = [row for batch in sink.scan(ORDERS) for row in batch.to_pylist()]
-            position = sink.position("topic", 0)
-    assert position is not None
-    assert position.offset == size
     rows = sorted((row["id"], row["note"], row["amount"]) for row in found)
     assert rows == rows_behind(history(seed, size))
+
+
+def _offset(settings: Settings) -> int:
+    """How far the target says that it is."""
+    with closing(open_sink(settings)) as sink:
+        position = sink.position("topic", 0)
+    assert position is not None
+    return position.offset

@@ -99,7 +99,7 @@ ONLY_IN: dict[str, set[str]] = {
     "uvicorn": {"control.api", "guarded_http", "watermark.embedded"},
     "thriftpy2": {"sinks.hbase.client", "sinks.hbase.protocol"},
     "sqlite3": {"sinks.database.sqlite"},
-    "pymysql": {"sinks.database.mysql", "sinks.doris.sql", "capture.connection"},
+    "pymysql": {"sinks.database.mysql", "sinks.database.mysql_bulk", "sinks.doris.sql", "capture.connection"},
     "urllib3": {
         "doris.client",
         "sinks.clickhouse.server",

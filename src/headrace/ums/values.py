@@ -109,16 +109,16 @@ def micros(column: Array) -> Array:
     return column.cast(kind).view(pa.int64())
 
 
-def join(*parts: Array | str, separator: str = "") -> Array:
-    """Columns and constants joined row by row; null where one of them is null."""
-    inputs = [*(_constant(part) if isinstance(part, str) else part for part in parts), _constant(separator)]
+def join(*parts: Array | str | bytes, separator: str | bytes = "") -> Array:
+    """Columns and constants, all of text or all binary, joined row by row; null where one of them is null."""
+    inputs = [*(_constant(part) if isinstance(part, str | bytes) else part for part in parts), _constant(separator)]
     joined: Array = pc.call_function("binary_join_element_wise", inputs)
     return joined
 
 
 @lru_cache(maxsize=256)
-def _constant(text: str) -> pa.Scalar[Any]:
-    return pa.scalar(text)  # 0.1 ms each, because pyarrow looks for dateutil each time
+def _constant(part: str | bytes) -> pa.Scalar[Any]:
+    return pa.scalar(part)  # 0.1 ms each, because pyarrow looks for dateutil each time
 
 
 @lru_cache(maxsize=256)

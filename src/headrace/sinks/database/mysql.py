@@ -1,4 +1,5 @@
-"""MySQL 8 and MariaDB 10.6 and later, through PyMySQL: multi-row INSERT … ON DUPLICATE KEY UPDATE, its text built by Arrow.
+"""MySQL 8 and MariaDB 10.6 and later, through PyMySQL: INSERT … ON DUPLICATE KEY UPDATE of many rows, its text built by Arrow; MariaDB gets large
+sets as values without SQL (mysql_bulk.py).
 
 `_ums_id_` is assigned last, because MySQL evaluates the assignments from left to right and each compares with the stored id.
 Points in time are DATETIME(6) in UTC: TIMESTAMP ends in 2038. Key texts compare by their bytes, so that keys that differ at the
@@ -34,6 +35,7 @@ from headrace.sinks.database.dialect import (
     source_length,
     unsupported,
 )
+from headrace.sinks.database.mysql_bulk import BulkConnection
 from headrace.ums.schema import Column
 from headrace.ums.values import Array, join, to_text
 
@@ -42,6 +44,8 @@ _KEY_CHARACTERS = 255
 _SHORT_TEXT_CHARACTERS = 255
 _ARROW_DIGITS = 76
 _ROWS_PER_STATEMENT = 2000
+_BULK_ROWS = 100
+"""From how many rows on values without SQL are quicker: less than that is sent as soon as it would be prepared."""
 _BYTES_PER_CHARACTER = 4
 _DAY_TYPES = {FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIME}
 _SESSION = (
@@ -127,7 +131,7 @@ class MySql(Dialect):
 
     def __init__(self, address: Address, schema: str | None) -> None:
         super().__init__(address, schema or address.database)
-        self._connection: pymysql.Connection[Any] | None = None
+        self._connection: BulkConnection | None = None
         self._packet_bytes = 0
         self._is_mariadb = False
         self._folds_tables = 0
@@ -138,7 +142,7 @@ class MySql(Dialect):
             return
         at = self.address
         try:
-            self._connection = pymysql.connect(  # type: ignore[call-overload]
+            self._connection = BulkConnection(
                 host=at.host,
                 port=at.port,
                 user=at.user,
@@ -161,7 +165,7 @@ class MySql(Dialect):
         self._is_mariadb = "mariadb" in version.lower()
 
     @property
-    def _open(self) -> pymysql.Connection[Any]:
+    def _open(self) -> BulkConnection:
         self.open()
         assert self._connection is not None
         return self._connection
@@ -286,6 +290,10 @@ class MySql(Dialect):
 
     def upsert(self, to: Destination, columns: Sequence[Array]) -> None:
         head, tail = self._upsert_sql(to)
+        if self._open.takes_bulk and len(columns[0]) >= _BULK_ROWS:
+            values = ", ".join("?" * len(columns))
+            self._open.insert(f"{head}({values}){tail}", columns, self._packet_bytes // 2)
+            return
         rows = join(*map(_literals, columns), separator=",")
         with self._open.cursor() as cursor:
             for part in self._parts(rows.to_pylist()):
@@ -371,7 +379,8 @@ _ERRORS: dict[int, tuple[type[HeadraceError], str]] = {
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _GRANT),
     **dict.fromkeys((1153, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1441, 1690), _VALUE),
     **dict.fromkeys((1048, 1062, 1138, 1169, 1364, 1451, 1452, 3819, 4025), _CONSTRAINT),
-    **dict.fromkeys((1054, 1146), _CHANGED),
+    **dict.fromkeys((1054, 1146, 1615), _CHANGED),
+    1461: (RetryableError, "raise max_prepared_stmt_count of the server, or end what keeps so many statements there"),
     **dict.fromkeys((1021, 1114), _DISK),
     **dict.fromkeys((1070, 1071, 1074, 1118), _WIDTH),
     1290: (RetryableError, "the server is read-only (a replica?); point the sink's `url` to the primary"),
