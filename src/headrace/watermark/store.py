@@ -42,6 +42,9 @@ from headrace.watermark.topology import Topology
 from headrace.watermark.tracker import Members
 from headrace.watermark.wire import NEVER
 
+_PIECE = 1000
+"""So many members are read at a time: while a database gives its rows, no other thread of the process works."""
+
 State = Literal["expected", "drained", "abandoned"]
 
 _meta = MetaData()
@@ -161,7 +164,7 @@ class WatermarkStore(OwnDatabase):
             columns = (_members.c.id, _members.c.name, _members.c.since_us, _members.c.weight)
             wanted = (_members.c.stage == stage_id, _members.c.state == "expected")
             rows = connection.execute(select(*columns).where(*wanted).order_by(_members.c.id))
-            return version, Members.of(rows.all())
+            return version, Members.of(rows.partitions(_PIECE))
 
     def gone(self, stage_id: int) -> list[Gone]:
         """Members that are expected no more, those that left last first."""
