@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
 _WRONG_BODY = (CorruptError, ValidationError, orjson.JSONDecodeError)
 _LONGEST_WAIT_S = 60.0
-_SWITCH_S = 0.0002
 
 
 class MembersBody(Model):
@@ -187,19 +185,9 @@ class WatermarkApi:
 
 def serve(server: WatermarkServer, host: str, port: int, token: str | None) -> None:
     """Serves until the process, which does nothing else, is told to end. ConfigError when the address cannot be had."""
-    _answer_at_once()
-    serve_at(WatermarkApi(server, token).app(), host, port)
-
-
-def _answer_at_once() -> None:
-    """Lets requests wait for nothing else that the process does.
-
-    A thread that reckons or reads a list of members keeps the interpreter for 5 ms, each time that a request's thread has let go of it; a tick takes as long. And
-    the collector, which stops all threads, would look through everything that was imported: 50 ms for objects that stay for ever.
-    """
-    sys.setswitchinterval(_SWITCH_S)
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # what was imported stays for ever: the collector, for which all requests wait, took 50 ms to look through it
+    serve_at(WatermarkApi(server, token).app(), host, port)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
@@ -211,6 +199,8 @@ def _place(request: Request) -> tuple[str, str]:
 
 
 def _wish(request: Request) -> tuple[int, float]:
+    if not request.scope["query_string"]:
+        return NEVER, 0.0
     wanted = request.query_params
     try:
         until_us, timeout_s = int(wanted.get("until", NEVER)), float(wanted.get("timeout_s", 30))

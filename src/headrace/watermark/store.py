@@ -85,6 +85,16 @@ _leases = Table(
     Column("until_us", BigInteger, nullable=False),
 )
 
+# Asked ten times a second: made once, and one question.
+_PUBLISHED = select(
+    _stages.c.id,
+    _stages.c.topology,
+    _stages.c.name,
+    _stages.c.version,
+    _stages.c.published_us,
+    select(func.sum(_topologies.c.registered)).scalar_subquery().label("registered"),
+).order_by(_stages.c.id)
+
 
 @dataclass(frozen=True, slots=True)
 class StageState:
@@ -152,10 +162,8 @@ class WatermarkStore(OwnDatabase):
                     )
                     .values(published_us=low_us)
                 )
-            columns = (_stages.c.id, _stages.c.topology, _stages.c.name, _stages.c.version, _stages.c.published_us)
-            states = [StageState(*row) for row in connection.execute(select(*columns).order_by(_stages.c.id))]
-            registered = connection.scalar(select(func.coalesce(func.sum(_topologies.c.registered), 0)))
-            return Published(states, int(registered or 0))
+            rows = connection.execute(_PUBLISHED).all()
+            return Published([StageState(*state) for *state, _ in rows], int(rows[0].registered) if rows else 0)
 
     def membership(self, stage_id: int) -> tuple[int, Members]:
         """The expected members of a stage, by their ids, and a version that is not newer than them."""
