@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers.binlog_server import BinlogServer
 from tests.servers.cassandra import Cassandra
@@ -26,6 +27,10 @@ from tests.servers.s3 import S3
 from tests.servers.search import Elasticsearch, OpenSearch
 
 S = TypeVar("S", bound=AbstractContextManager[object])
+
+# An example may take as long as a busy machine needs: what it takes says nothing about the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Of every Java that a test starts: it lives for seconds, for which the second compiler and several collectors only cost.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -61,7 +61,7 @@ def failure(status: int, error: str, fix: str) -> Response:
 
 def serve_at(app: ASGIApp, host: str, port: int) -> None:
     """Serves until the process is told to end. ConfigError when the address cannot be had."""
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, proxy_headers=False)
     with listening(host, port) as found, suppress(KeyboardInterrupt):
         uvicorn.Server(config).run([found])
 

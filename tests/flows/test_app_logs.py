@@ -72,7 +72,7 @@ def messages(form: str) -> list[bytes]:
 @pytest.mark.parametrize("form", ["filebeat", "vector", "fluentbit", "logstash"])
 def test_a_topic_of_a_shipper(tmp_path: Path, kafka: Kafka, topic: str, form: str) -> None:
     sample = messages(form)[0].decode()
-    place = Place(tmp_path, kafka, topic, format=form, rules=[RULE | {"sample": sample}])
+    place = Place(tmp_path, kafka, topic, format=form, rules=[RULE | {"sample": [sample, RULE["sample"]]}])
     first, *others = messages(form)
     produce(kafka, topic, first)
     assert list(place.source().check(None)) == []

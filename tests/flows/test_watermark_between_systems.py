@@ -102,6 +102,18 @@ def newest(kafka: Kafka, topic: str) -> int:
     return found
 
 
+@pytest.mark.timeout(1800)
+def test_the_last_watermark_is_printed_though_nothing_comes_any_more(tmp_path: Path, kafka: Kafka, prefix: str) -> None:
+    path = first(tmp_path, kafka, prefix)
+    kafka.create_topic(f"{prefix}said")
+    kafka.add_partitions(f"{prefix}said", 2)
+    for host in HOSTS:
+        Hosts(tmp_path).write(host, [0])
+    with running(path) as run:
+        until(lambda: newest(kafka, f"{prefix}said") == START_US + MINUTE_US - MINUTE_US // 20, run)
+        kill_group(run)
+
+
 def minutes(hosts: Hosts, count: int) -> dict[int, int]:
     return {START_US + minute * MINUTE_US: hosts.written[START_US + minute * MINUTE_US] for minute in range(count)}
 

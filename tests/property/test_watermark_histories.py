@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -162,6 +162,33 @@ def live(
             world.step()
             rises += sum(low_us > before[stage] for stage, low_us in world.committed.items())
     return rises
+
+
+class TicksMeanwhile(WatermarkStore):
+    """Does something once, when the topologies have been asked for."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def topologies(self) -> list[Topology]:
+        found = super().topologies()
+        does, self.meanwhile = self.meanwhile, TicksMeanwhile.meanwhile
+        does()
+        return found
+
+
+def test_a_tick_while_a_changed_topology_is_taken_in_does_not_let_its_watermark_fall(tmp_path: Path) -> None:
+    store = TicksMeanwhile(f"sqlite:///{tmp_path / 'store.db'}")
+    server = WatermarkServer(store, lambda: 1e6)
+    server.open()
+    server.register(APPLICATION)
+    ids = np.array(list(server.join("app", "logs", ["h1"]).values()), np.int64)
+    server.tick()  # from now on with the members of now
+    server.report("app", "logs", ids, np.array([50]), np.array([1]))
+    store.meanwhile = server.tick
+    [logs, *others] = APPLICATION.stages
+    server.register(Topology(name="app", stages=[logs.model_copy(update={"lease": 60.0}), *others]))
+    assert store.publish([]).stages[0].published_us == 50
+    assert server.watermarks("app", "logs").output_us == 50
 
 
 @pytest.mark.parametrize("part", range(4))

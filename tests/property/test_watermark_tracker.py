@@ -16,7 +16,7 @@ TIMES = st.integers(0, 40)
 
 
 def hosts(weights: Iterable[float], since_us: int = NEVER) -> Members:
-    return Members.of([(number, f"h{number}", since_us, weight) for number, weight in enumerate(weights)])
+    return Members.of([[(number, f"h{number}", since_us, weight)] for number, weight in enumerate(weights)])
 
 
 def report(tracker: Tracker, told: list[tuple[int, int]], now_s: float) -> None:
@@ -74,7 +74,7 @@ def test_a_newcomer_holds_what_still_waits_for_its_grace() -> None:
     tracker.expect(hosts([0] * 5), 0)
     report(tracker, [(number, 100) for number in range(4)], 1)
     assert tracker.low_us(1) == NEVER
-    tracker.expect(Members.of([(number, f"h{number}", NEVER if number < 5 else 50, 0) for number in range(7)]), 2)
+    tracker.expect(Members.of([[(number, f"h{number}", NEVER if number < 5 else 50, 0) for number in range(7)]]), 2)
     assert tracker.low_us(20) == NEVER
     report(tracker, [(5, 90), (6, 90)], 21)
     tracker.low_us(21)

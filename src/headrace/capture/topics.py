@@ -32,8 +32,8 @@ from headrace.capture.seen_tables import SeenTables
 from headrace.capture.topic_lines import LineMessages, lines_of
 from headrace.capture.topic_messages import IDS_PER_MESSAGE, Arrived, Interpreter, Refusal, Wanted, interpreter_of
 from headrace.capture.topic_watermarks import PrintedWatermarks
-from headrace.codec.foreign.log_events import LINE_READERS
-from headrace.codec.foreign.reading import ForeignMessage
+from headrace.codec.foreign.log_events import LINE_READERS, LogEvent, read_line
+from headrace.codec.foreign.reading import ForeignMessage, NotThisFormatError
 from headrace.errors import ConfigError, Finding
 from headrace.log.kafka.config import KafkaConfig, Sasl
 from headrace.log.kafka.reader import no_longer_kept
@@ -103,12 +103,17 @@ class KafkaSourceConfig(SourceConfig):
         return HOST if self.rules else ""
 
     def lines_of(self, texts: Sequence[str]) -> Lines:
-        """Texts as messages with lines of logs; ValueError when one is none."""
-        read = LINE_READERS[self.format]
-        events = [
-            read(ForeignMessage(self.topics[0], None, text.encode(), time.time_ns() // 1_000_000)) for text in texts
-        ]
+        """Texts as messages with lines of logs; one that is no message is the line itself, so that files and all shippers may have the same samples."""
+        now_ms = time.time_ns() // 1_000_000
+        events = [_event(self.format, ForeignMessage(self.topics[0], None, text.encode(), now_ms)) for text in texts]
         return lines_of(events, [number * IDS_PER_MESSAGE for number in range(len(events))])
+
+
+def _event(form: str, message: ForeignMessage) -> LogEvent:
+    try:
+        return LINE_READERS[form](message)
+    except NotThisFormatError:
+        return read_line(message)
 
 
 class KafkaSource:

@@ -118,12 +118,17 @@ def _cell_line(cell: Cell) -> str:
 def _lines(topology: str, stage: dict[str, Any]) -> list[str]:
     head = f"{topology}/{stage['name']}: {_time(stage['output_us'])}, {stage['members']} members"
     trouble = [f"  {stage['trouble']}"] if stage["trouble"] else []
-    lowest = [
-        f"  {one['name']}: {_time(one['progress_us'])}, heard {one['silent_s']:.1f} s ago, {one['share']:.3%} of all"
-        for one in stage["lowest"][:5]
-    ]
+    lowest = [f"  {one['name']}: {_standing(one)}, {one['share']:.3%} of all" for one in stage["lowest"][:5]]
     gone = [f"  {one['name']}: {one['state']} since {_time(one['since_us'])}" for one in stage["gone"][:5]]
     return [head, *trouble, *lowest, *gone]
+
+
+def _standing(one: dict[str, Any]) -> str:
+    """How far a member is; of one of which this server knows nothing, how long it has waited for it."""
+    silent = f"{one['silent_s']:.1f} s"
+    if one["progress_us"] is None:
+        return f"not heard for {silent}"
+    return f"{_time(one['progress_us'])}, heard {silent} ago"
 
 
 def _time(time_us: int | None) -> str:

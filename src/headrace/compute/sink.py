@@ -27,6 +27,7 @@ class ComputingSink(Sink):
         self._behind = behind
         self.capabilities = behind.capabilities  # type: ignore[misc]  # those of the store behind
         self.commit_interval_s = behind.commit_interval_s
+        self.prints_every_s = behind.prints_every_s
 
     def prepare(self, table: TableSchema) -> None:
         self._behind.prepare(self._transform.table(table))

@@ -135,6 +135,8 @@ class Sink(ABC):
     capabilities: ClassVar[Capabilities]
     commit_interval_s: float = 0.0
     """How long `write` may gather before `commit`; 0 means commit as soon as everything that is there was written."""
+    prints_every_s: float | None = None
+    """A `commit` of what was committed already prints a low watermark that has moved since, after so long; None: it does not."""
     low_watermark: LowWatermark | None = None
     """All rows of the flow with an earlier event time are committed, by its sinks for all partitions; None when nobody knows that. Set by
     the follower before it writes and commits."""

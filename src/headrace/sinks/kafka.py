@@ -166,6 +166,7 @@ class KafkaSink(Sink):
         self._is_open = False
         self._known: set[str] = set()
         self._places = Places(_TELL_APART)
+        self.prints_every_s = config.watermark_every
         self._printed_at: dict[str, float] = {}
         """When something was written to a topic of changes, by a steady clock."""
         self._refused: DataError | None = None

@@ -225,6 +225,7 @@ class Follower:
                 self._commit()
             if self._passage is not None and self._gathered.mark is None and not self._in_transaction:
                 self._passage.committed(offset)
+                self._print(self._passage)
             if ending:
                 return
             self._log.wait(self._topic, self._partition, offset, self._patience_s())
@@ -242,13 +243,13 @@ class Follower:
         self._written = Passing()
         self._newest_id: dict[str, int] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._committed_at = self._clock()
         if self._passage is not None:
             self._passage.begin()
         position = self.delivered.position
         if self._asks_sink and self._sink.capabilities.remembers_position:
             position = self._sink.position(self._topic, self._partition)
         self.delivered.position = position
+        self._committed_at = self._clock()
         span = self._span()
         if position is None:
             return span.start
@@ -377,6 +378,17 @@ class Follower:
             for change in changes:
                 self._written.add(change)
         self._written.heartbeats += pile.heartbeats
+
+    def _print(self, passage: Passage) -> None:
+        """What has passed is known only behind the last commit: a target that prints it is told, though nothing more may come for long."""
+        position, every_s = self.delivered.position, self._sink.prints_every_s
+        if position is None or every_s is None or self._clock() - self._committed_at < every_s:
+            return
+        low = passage.low_watermark()
+        if low is not None and low != self._sink.low_watermark:
+            self._sink.low_watermark = low
+            self._sink.commit(position)
+            self._committed_at = self._clock()
 
     def _commit_is_due(self) -> bool:
         waited_s = self._clock() - self._committed_at

@@ -97,6 +97,11 @@ class _Stage:
 class _Topology:
     spec: Topology
     stages: dict[str, _Stage] = field(default_factory=dict)
+    last: Sequence[str] = ()
+    """The stages that nobody is after."""
+
+    def __post_init__(self) -> None:
+        self.last = [stage.name for stage in self.spec.last()]
 
 
 class WatermarkServer:
@@ -169,9 +174,9 @@ class WatermarkServer:
             return self._watermarks(self._topologies[topology], found), self.life
 
     def watermarks(self, topology: str, stage: str) -> Watermarks:
-        found = self._stage(topology, stage)
-        with self._lock:
-            return self._watermarks(self._topologies[topology], found)
+        """What is published. Waits for nobody: while a tick reckons, it is asked thousands of times a second."""
+        found = self._topology(topology)
+        return self._watermarks(found, self._stage_of(found, stage))
 
     def complete(self, topology: str) -> tuple[int, list[Lacking]]:
         """The global low watermark, and whom it has not waited for: members within the tolerated share, and abandoned ones."""
@@ -251,7 +256,8 @@ class WatermarkServer:
                 yield stage.state, low_us
 
     def _watermarks(self, topology: _Topology, stage: _Stage) -> Watermarks:
-        ends = min(topology.stages[last.name].state.published_us for last in topology.spec.last())
+        """Read from the end to the beginning: watermarks only grow, so without the lock, too, none is ahead of what it follows."""
+        ends = min(topology.stages[last].state.published_us for last in topology.last)
         published_us = stage.state.published_us
         return Watermarks(
             self._input_us(topology, stage.spec) if stage.spec.after else published_us, published_us, ends
@@ -355,6 +361,8 @@ class WatermarkServer:
         with self._lock:
             if forgets:
                 self.life = secrets.randbits(63)
+            for before in self._all():
+                _go_on(found, before)
             self._topologies, self._registered = found, published.registered
         self._refresh(self._all())
 
@@ -362,22 +370,34 @@ class WatermarkServer:
         return [stage for topology in self._topologies.values() for stage in topology.stages.values()]
 
     def _topology(self, name: str) -> _Topology:
-        with self._lock:
-            found = self._topologies.get(name)
+        """Without the lock: `_topologies` is never changed, but another one put in its place."""
+        found = self._topologies.get(name)
         if found is None:
             self._reload()  # it may be registered at another server of this store
-            with self._lock:
-                found = self._topologies.get(name)
+            found = self._topologies.get(name)
         if found is None:
             there = ", ".join(self._topologies) or "none yet"
             raise ConfigError(f"there is no topology '{name}'", fix=f"register it, or name one of: {there}")
         return found
 
     def _stage(self, topology: str, name: str) -> _Stage:
-        stages = self._topology(topology).stages
+        return self._stage_of(self._topology(topology), name)
+
+    @staticmethod
+    def _stage_of(topology: _Topology, name: str) -> _Stage:
+        stages = topology.stages
         if name not in stages:
-            raise ConfigError(f"topology '{topology}' has no stage '{name}'", fix=f"name one of: {', '.join(stages)}")
+            said = f"topology '{topology.spec.name}' has no stage '{name}'"
+            raise ConfigError(said, fix=f"name one of: {', '.join(stages)}")
         return stages[name]
+
+
+def _go_on(found: Mapping[str, _Topology], before: _Stage) -> None:
+    """A changed stage goes on where the one before it is: a tick may have published since the store was read."""
+    stages = found[before.state.topology].stages if before.state.topology in found else {}
+    changed = stages.get(before.spec.name)
+    if changed is not None and changed.state.published_us < before.state.published_us:
+        changed.state = before.state
 
 
 def _look_every_s(spec: Stage) -> float:

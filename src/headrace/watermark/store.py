@@ -42,6 +42,9 @@ from headrace.watermark.topology import Topology
 from headrace.watermark.tracker import Members
 from headrace.watermark.wire import NEVER
 
+_PIECE = 1000
+"""So many members are read at a time: while a database gives its rows, no other thread of the process works."""
+
 State = Literal["expected", "drained", "abandoned"]
 
 _meta = MetaData()
@@ -81,6 +84,16 @@ _leases = Table(
     Column("holder", String(64), nullable=False),
     Column("until_us", BigInteger, nullable=False),
 )
+
+# Asked ten times a second: made once, and one question.
+_PUBLISHED = select(
+    _stages.c.id,
+    _stages.c.topology,
+    _stages.c.name,
+    _stages.c.version,
+    _stages.c.published_us,
+    select(func.sum(_topologies.c.registered)).scalar_subquery().label("registered"),
+).order_by(_stages.c.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +162,8 @@ class WatermarkStore(OwnDatabase):
                     )
                     .values(published_us=low_us)
                 )
-            columns = (_stages.c.id, _stages.c.topology, _stages.c.name, _stages.c.version, _stages.c.published_us)
-            states = [StageState(*row) for row in connection.execute(select(*columns).order_by(_stages.c.id))]
-            registered = connection.scalar(select(func.coalesce(func.sum(_topologies.c.registered), 0)))
-            return Published(states, int(registered or 0))
+            rows = connection.execute(_PUBLISHED).all()
+            return Published([StageState(*state) for *state, _ in rows], int(rows[0].registered) if rows else 0)
 
     def membership(self, stage_id: int) -> tuple[int, Members]:
         """The expected members of a stage, by their ids, and a version that is not newer than them."""
@@ -161,7 +172,7 @@ class WatermarkStore(OwnDatabase):
             columns = (_members.c.id, _members.c.name, _members.c.since_us, _members.c.weight)
             wanted = (_members.c.stage == stage_id, _members.c.state == "expected")
             rows = connection.execute(select(*columns).where(*wanted).order_by(_members.c.id))
-            return version, Members.of(rows.all())
+            return version, Members.of(rows.partitions(_PIECE))
 
     def gone(self, stage_id: int) -> list[Gone]:
         """Members that are expected no more, those that left last first."""

@@ -18,8 +18,9 @@ the one that writes most. One that has been heard of, and has sent nothing, is k
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -49,9 +50,16 @@ class Members:
     weights: Weights
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, str, int, float]]) -> Self:
-        """From rows of id, name, since and weight."""
-        ids, names, since_us, weights = zip(*rows, strict=True) if rows else ((), (), (), ())
+    def of(cls, pieces: Iterable[Sequence[tuple[int, str, int, float]]]) -> Self:
+        """From rows of id, name, since and weight, some at a time: a million of them at once would be a million objects for the collector to look at."""
+        ids, since_us, weights = array("q"), array("q"), array("d")
+        names: list[str] = []
+        for rows in pieces:
+            some_ids, some_names, some_since_us, some_weights = zip(*rows, strict=True)
+            ids.extend(some_ids)
+            names.extend(some_names)
+            since_us.extend(some_since_us)
+            weights.extend(some_weights)
         return cls(np.array(ids, np.int64), names, np.array(since_us, np.int64), np.array(weights, np.float64))
 
 
