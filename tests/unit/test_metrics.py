@@ -33,7 +33,7 @@ def figures(*ages_ms: int) -> dict[str, Json]:
     passed.passed(passing, NOW_US)
     passed.retries = 4
     passed.failed["mysql.db1.shop.t.0.0.0"] = 3
-    meaning = {"lag_ms": 1_500.0, "silent": "nothing comes"}
+    meaning = {"lag_ms": 1_500.0, "silent": "nothing comes", "overdue": {"mysql.db1.shop.t.0.0.0": 4}, "waiting": 5}
     return {
         "capture-db1": {**passed_figures(Passed()), "lag_ms": None, "silent": "", "disordered": {"web1": 7}},
         "deliver-db1": {"flows": {"raw": {**passed_figures(passed), **meaning}}},
@@ -49,6 +49,8 @@ def test_the_numbers_are_those_of_the_run(tmp_path: Path, address: MetricsSpec) 
         samples = scraped(address)
         assert samples["headrace_rows_total", *table] == 4
         assert samples["headrace_failed_rows_total", *table] == 3
+        assert samples["headrace_overdue_rows_total", *table] == 4
+        assert samples["headrace_waiting_rows", *stage] == 5
         assert samples["headrace_bytes_total", *table] == committed(1, 2, 3, 4).data.nbytes
         assert samples["headrace_latency_seconds_sum", *table] == pytest.approx(4.076)
         assert samples["headrace_latency_seconds_count", *table] == 4

@@ -11,9 +11,11 @@ from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute.transform import Transform
-from headrace.errors import Finding
+from headrace.compute.validity import Judged
+from headrace.errors import DataError, Finding
 from headrace.sinks.base import Position, Sink, refused
 from headrace.ums.change import ChangeBatch, Clear
 from headrace.ums.schema import TableSchema
@@ -22,8 +24,10 @@ from headrace.ums.schema import TableSchema
 class ComputingSink(Sink):
     """Hands computed changes to another sink. The transform is not its own: others may go on with it."""
 
-    def __init__(self, transform: Transform, behind: Sink) -> None:
+    def __init__(self, transform: Transform, behind: Sink, *, refuses_invalid: bool = False) -> None:
+        """Rows that are not valid (`validity` of the flow) are left out by `write`; `refuses_invalid`: they are refused as a store refuses rows."""
         self._transform = transform
+        self._refuses_invalid = refuses_invalid
         self._behind = behind
         self.capabilities = behind.capabilities  # type: ignore[misc]  # those of the store behind
         self.commit_interval_s = behind.commit_interval_s
@@ -33,7 +37,23 @@ class ComputingSink(Sink):
         self._behind.prepare(self._transform.table(table))
 
     def write(self, batch: ChangeBatch) -> None:
-        computed = self._transform.changes(batch)
+        if self._transform.validity is None:
+            self.hand_on(self._transform.changes(batch))
+            return
+        judged = self.judged(batch)
+        if self._refuses_invalid and pc.any(judged.lacks).as_py():
+            raise DataError(
+                f"it lacks {', '.join(self._transform.validity.check)}, which `validity` of the flow checks",
+                fix="bring what it lacks to where it is looked up, or change `validity`",
+            )
+        self.hand_on(judged.valid())
+
+    def judged(self, batch: ChangeBatch, *, anew: bool = False) -> Judged:
+        """What becomes of changes, and which are valid; nothing is written. Errors as of `Transform.judged`."""
+        return self._transform.judged(batch, anew=anew)
+
+    def hand_on(self, computed: ChangeBatch) -> None:
+        """Writes what is computed already."""
         if len(computed):
             self._behind.low_watermark = self.low_watermark
             self._behind.write(computed)

@@ -31,6 +31,7 @@ from headrace.compute.lookups.cache import Cached
 from headrace.compute.plan import Asked, Plan, plan
 from headrace.compute.query import ROW
 from headrace.compute.steps import INPUT, LookUp, Step
+from headrace.compute.validity import Judged, Validity
 from headrace.errors import DataError
 from headrace.ums.change import DELETE, INSERT, ChangeBatch
 from headrace.ums.schema import OP, RAW, SYSTEM_FIELDS, TableSchema
@@ -43,9 +44,10 @@ _PUTS = {"hbase"}
 class Transform:
     """Applies one flow's steps. Remembers what it found out per version of a table; serves one thread."""
 
-    def __init__(self, flow: str, steps: Sequence[Step]) -> None:
+    def __init__(self, flow: str, steps: Sequence[Step], validity: Validity | None = None) -> None:
         self._flow = flow
         self._steps = steps
+        self.validity = validity
         self._engine = Engine()
         self._plans: dict[TableSchema, Plan] = {}
         self._lookups: dict[int, Cached] = {}
@@ -61,10 +63,24 @@ class Transform:
 
     def changes(self, batch: ChangeBatch) -> ChangeBatch:
         """What becomes of changes, in their order. ConfigError as of `table`, DataError when the SQL fails on a value."""
+        computed, passes = self._computed(batch)
+        if pc.all(passes).as_py():
+            return computed
+        return ChangeBatch(computed.table, computed.data.filter(self._told(batch, passes)))
+
+    def judged(self, batch: ChangeBatch, *, anew: bool = False) -> Judged:
+        """The same with what `validity` says of each row. `anew`: stores are asked, whatever they have answered before. Errors as of `changes`."""
+        computed, passes = self._computed(batch, anew=anew)
+        nothing = pa.repeat(False, len(batch))
+        lacks = nothing if self.validity is None else pc.and_(self.validity.lacks(computed.data), passes)
+        return Judged(computed, self._told(batch, passes), self._told(batch, nothing), lacks)
+
+    def _computed(self, batch: ChangeBatch, *, anew: bool = False) -> tuple[ChangeBatch, Array]:
+        """Every row, computed; and whether it passes."""
         planned = self._plan(batch.table)
         relations = {INPUT: planned.relation(batch.data)}
         for asked in planned.asked:
-            relations[asked.name] = self._answered(asked, self._engine.rows(asked.keys, relations))
+            relations[asked.name] = self._answered(asked, self._engine.rows(asked.keys, relations), anew)
         found = self._engine.rows(planned.sql, relations)
         at: Array = pc.index_in(relations[INPUT].column(ROW).chunk(0), found.column(ROW))
         passes: Array = pc.is_valid(at)
@@ -81,7 +97,7 @@ class Transform:
             made[c.name] if c.name in made else data.column(planned.handed_on[c.name]) for c in planned.table.columns
         ]
         out = pa.RecordBatch.from_arrays([*stays.values(), *columns], schema=planned.table.arrow_schema())
-        return ChangeBatch(planned.table, out if at.null_count == 0 else out.filter(self._told(batch, passes)))
+        return ChangeBatch(planned.table, out), passes
 
     def check(self) -> None:
         """Tells whether what is looked into can be used. Errors as of `Lookup.find`."""
@@ -108,10 +124,10 @@ class Transform:
             )
         return self._lookups[number]
 
-    def _answered(self, asked: Asked, keys: pa.Table) -> pa.Table:
+    def _answered(self, asked: Asked, keys: pa.Table, anew: bool) -> pa.Table:
         """What a lookup finds for keys, as the SQL reads it."""
         wanted = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-        found = self._lookup(asked.number, asked.step).find(key for key in wanted if None not in key)
+        found = self._lookup(asked.number, asked.step).find((key for key in wanted if None not in key), anew=anew)
         if asked.step.missing == "fail" and (missing := next((key for key in wanted if key not in found), None)):
             named = ", ".join(f"{name}={value}" for name, value in zip(asked.step.on, missing, strict=True))
             raise DataError(
@@ -133,5 +149,8 @@ class Transform:
 
     def _plan(self, table: TableSchema) -> Plan:
         if table not in self._plans:
-            self._plans[table] = plan(self._flow, self._steps, table, self._engine)
+            planned = plan(self._flow, self._steps, table, self._engine)
+            if self.validity is not None:
+                self.validity.require_columns(self._flow, planned.table)
+            self._plans[table] = planned
         return self._plans[table]

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from headrace.compute.steps import AnyStep, Sql, Step
+from headrace.compute.validity import Validity
 from headrace.flow.monitoring import InfluxSpec, LineageSpec, TracesSpec
 from headrace.flow.watermark import WatermarkSpec
 from headrace.model import Component, Duration, LocalPath, Model, SourceConfig, config_of
@@ -98,6 +99,9 @@ class FlowSpec(Model):
     (docs/how-to/sql.md)."""
     steps: list[AnyStep] = Field(default_factory=list)
     """The same in several steps, one after the other: ``[{do: filter, where: "amount > 10"}, {do: set, columns: {gross: "amount * 1.2"}}]``."""
+    validity: Validity | None = None
+    """Columns that must be there, how long rows that lack them wait, and what becomes of them then: ``{check: [segment], timeout: 30s, action: drop}``
+    (docs/how-to/validity.md)."""
     on_change: OnChange = OnChange()
     """What the flow does when tables change at the source: one word for all, or a word per kind (docs/schema-changes.md)."""
     key: dict[str, list[str]] = Field(default_factory=dict)

@@ -21,6 +21,7 @@ from headrace.sinks.base import refused
 from headrace.stream.exports.base import checked
 from headrace.stream.figures import Json, Progress, Throttle, capture_figures
 from headrace.stream.parts import capture, open_log, open_sink, open_source, open_transform
+from headrace.stream.waiting import waiting_topic
 from headrace.stream.watch import Watch
 from headrace.stream.watermarks import reporting_capture, with_watermarks
 from headrace.ums.change import Mark
@@ -188,8 +189,16 @@ def _what_is_computed(flow: FlowSpec, tables: Sequence[TableSchema]) -> Iterator
             out, computed = transform.table(shaper.table(table)), transform.computed(shaper.table(table))
             columns = ", ".join(f"{column.name} {column.source_type}" for column in out.columns)
             key = f"key {', '.join(out.key)}" if out.key else "no key"
-            how = f"computed row by row: {', '.join(computed) or 'nothing'}; keeps no state"
+            how = f"computed row by row: {', '.join(computed) or 'nothing'}; {_kept(flow)}"
             yield f"{table.namespace.all_versions} becomes ({columns}), {key}; {how}"
+
+
+def _kept(flow: FlowSpec) -> str:
+    """What a flow that computes keeps beside its target."""
+    if flow.validity is None:
+        return "keeps no state"
+    state = f"state: the rows that wait, on the log ({waiting_topic('<source>', flow.name)})"
+    return f"{flow.validity.explained()}; {state if flow.validity.keeps_rows else 'keeps no state'}"
 
 
 def _of_target(flow: FlowSpec, tables: Sequence[TableSchema]) -> Iterator[Finding]:

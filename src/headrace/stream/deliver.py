@@ -15,6 +15,9 @@ table only grow along the log, so a change that is not above the newest seen of 
 it. Topics of a full load are different: their ids do not grow (all rows of a table that is loaded again have the same one), and a part
 that is there twice does no harm to a table with a key.
 
+Rows that are not valid wait (waiting.py), where the flow has `validity`: they begin to before the commit that passes them, and go on with a commit,
+of other rows or of their own at the position that there is.
+
 Refused rows: when a target refuses rows the follower goes back to the last commit, and what is between it and the place that had been read
 is searched for them (refused.py). They go to the error ledger, and the delivery goes on from that commit without them; or the flow stops.
 """
@@ -22,7 +25,8 @@ is searched for them (refused.py). They go to the error ledger, and the delivery
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -40,6 +44,7 @@ from headrace.sinks.base import Position, Sink
 from headrace.stream.pace import Pace
 from headrace.stream.passage import Passage
 from headrace.stream.refused import Refusals
+from headrace.stream.waiting import Waiting
 from headrace.ums.change import ChangeBatch, Clear, End, Heartbeat, Mark
 from headrace.ums.schema import ID, TableSchema
 
@@ -50,6 +55,11 @@ _LARGE_ROWS = 8_192
 _WAIT_S = 0.05
 _REST_S = 2.0
 """How long the rest of an open transaction may keep an epoch waiting."""
+_THEN = {
+    "drop": "they were left out",
+    "send": "they were delivered as they were",
+    "alert": "they are in the error ledger (`headrace errors show`)",
+}
 
 
 @dataclass(slots=True)
@@ -65,7 +75,11 @@ class Delivered(Passed):
     problem: str = ""
     """The message of the outage that is being waited out, empty while all is well."""
     notices: list[str] = field(default_factory=list)
-    """What a person should know of rows that were set aside, by table."""
+    """What a person should know of rows that were set aside or are not valid, by table."""
+    waiting: int | None = None
+    """Rows that wait to become valid; None where the flow has no `validity`."""
+    overdue: Counter[str] = field(default_factory=Counter)
+    """Rows that were not valid when their time was over, per namespace."""
 
     def committed(self, position: Position, written: Passing, appended_at_ms: int, now_ms: float) -> None:
         self.position = position
@@ -157,6 +171,7 @@ class Follower:
         self._new_sink = new_sink
         self._shaper = shaper
         self._refusals = Refusals(shaper, new_sink, log, topic, partition)
+        self._waiting = None if shaper.flow.validity is None else Waiting(shaper, log, topic, partition)
         self._read_to = 0
         self._pace = pace
         self._passage = passage
@@ -165,6 +180,9 @@ class Follower:
         self._partition = partition
         self._clock = clock
         self._reader = EntryReader()
+        self._refused = Counter[str]()
+        self._of_refused: list[str] = []
+        self._is_idle = False
 
     def run(self, over: Callable[[], bool], idle: Callable[[int], bool], backoff: Backoff) -> None:
         """Delivers until `over()` or until `idle(offset)` says that nothing will come at or behind `offset`.
@@ -203,19 +221,42 @@ class Follower:
     def _set_aside(self, refused: DataError) -> None:
         """Puts the rows that the target refuses into the error ledger; DataError when the flow is to stop."""
         start = self._span().start if self.delivered.position is None else self.delivered.position.offset
-        counted = self._refusals.settle(Span(start, max(start, self._read_to)), refused, self.delivered.rows.total())
-        self.delivered.failed.update(counted)
-        self.delivered.notices = [
+        span, waited = Span(start, max(start, self._read_to)), [] if self._waiting is None else self._waiting.tried
+        found = self._refusals.settle(span, refused, self.delivered.rows.total(), waited)
+        if self._waiting is not None:
+            self._waiting.refused(found)
+        self.delivered.failed.update(str(one.row.read.table.namespace) for one in found)
+        self._refused.update(str(one.row.read.table.namespace) for one in found)
+        self._of_refused = [
             f"the target of flow {self._shaper.flow.name} refused {rows:,} rows of {namespace}: they are in the error ledger"
             f" (`headrace errors show`); the last time it said: {refused.message}"
-            for namespace, rows in self.delivered.failed.items()
+            for namespace, rows in self._refused.items()
         ]
+        self._notice()
+
+    def _notice(self) -> None:
+        """Says anew what a person should know."""
+        self.delivered.notices = [*self._of_refused, *self._of_waiting()]
+
+    def _ended(self, is_idle: bool) -> None:
+        self._is_idle = is_idle
+        self._notice()
+
+    def _of_waiting(self) -> Iterator[str]:
+        rule = self._shaper.flow.validity
+        if rule is None:
+            return
+        flow, what = f"flow {self._shaper.flow.name}", ", ".join(rule.check)
+        for namespace, rows in self.delivered.overdue.items():
+            yield f"{flow}: {rows:,} rows of {namespace} lacked {what} when their time was over: {_THEN[rule.action]}"
+        if self.delivered.waiting and self._is_idle:
+            yield f"{flow}: {self.delivered.waiting:,} rows still wait for {what}, on the log: the next run goes on with them"
 
     def _follow(self, over: Callable[[], bool], idle: Callable[[int], bool]) -> None:
         offset = self._open()
         arrived_at = self._clock()
         while True:
-            before, offset = offset, self._take_what_is_there(offset, over)
+            before, offset = offset, offset if self._is_full else self._take_what_is_there(offset, over)
             arrived_at = self._clock() if offset > before else arrived_at
             # The rest of an open transaction is waited for only while it keeps coming: capture may have died in it, and what has
             # taken its place may start only when this epoch is over. It is then read again from the mark before.
@@ -223,12 +264,19 @@ class Follower:
             ending = whole and (over() or idle(offset))
             if ending or self._commit_is_due():
                 self._commit()
-            if self._passage is not None and self._gathered.mark is None and not self._in_transaction:
-                self._passage.committed(offset)
-                self._print(self._passage)
+            self._look_at_waiting()
+            if self._gathered.mark is None and not self._in_transaction:
+                self._has_passed(offset)
+                self._print()
             if ending:
+                self._ended(idle(offset))
                 return
             self._log.wait(self._topic, self._partition, offset, self._patience_s())
+
+    @property
+    def _is_full(self) -> bool:
+        """So many rows wait that no other transaction is begun."""
+        return self._waiting is not None and self._waiting.is_full and not self._in_transaction
 
     @property
     def _in_transaction(self) -> bool:
@@ -245,6 +293,9 @@ class Follower:
         self._keys: dict[str, tuple[str, ...]] = {}
         if self._passage is not None:
             self._passage.begin()
+        if self._waiting is not None:
+            self._waiting.open()
+            self.delivered.waiting = len(self._waiting)
         position = self.delivered.position
         if self._asks_sink and self._sink.capabilities.remembers_position:
             position = self._sink.position(self._topic, self._partition)
@@ -285,7 +336,7 @@ class Follower:
             offset = self._read_to = record.offset + 1
             self._take(record)
             self._keep_pace(over)
-            if not self._in_transaction and over():
+            if (not self._in_transaction and over()) or self._is_full:
                 return offset
         return end
 
@@ -320,6 +371,8 @@ class Follower:
             if shaped is not None:
                 self._end_key(_written_table(shaped))
                 self._gathered.open.add(shaped)
+                if self._waiting is not None and isinstance(shaped, ChangeBatch) and isinstance(fresh, ChangeBatch):
+                    self._waiting.read(shaped, fresh)
                 if self._pace is not None:
                     self._pace.taken(len(shaped))
         if self._gathered.is_large:
@@ -364,27 +417,72 @@ class Follower:
             self._sink.low_watermark = self._passage.low_watermark()
         # All tables first: shaping one ends the transaction of some stores, and would show half of ours.
         for table in {_written_table(change): None for changes in pile.tables.values() for change in changes}:
-            if table not in self._prepared:
-                self._sink.prepare(table)
-                self._prepared.add(table)
+            self._prepare(table)
         for changes in pile.tables.values():
             for (table, kind), together in groupby(changes, key=lambda change: (change.table, type(change))):
                 if kind is ChangeBatch:
-                    for batch in _joined(table, together):
-                        self._sink.write(batch)
+                    self._write_rows(table, [change for change in together if isinstance(change, ChangeBatch)])
                 for clear in together if kind is Clear else ():
                     assert isinstance(clear, Clear)
-                    self._sink.clear(clear)
-            for change in changes:
-                self._written.add(change)
+                    self._clear(clear)
         self._written.heartbeats += pile.heartbeats
 
-    def _print(self, passage: Passage) -> None:
+    def _prepare(self, table: TableSchema) -> None:
+        if table not in self._prepared:
+            self._sink.prepare(table)
+            self._prepared.add(table)
+
+    def _write_rows(self, table: TableSchema, changes: Sequence[ChangeBatch]) -> None:
+        if self._waiting is None:
+            for batch in _joined(table, changes):
+                self._sink.write(batch)
+        else:
+            position = self.delivered.position
+            changes = [*self._waiting.write(self._sink, table, changes, 0 if position is None else position.offset)]
+        for change in changes:
+            self._written.add(change)
+
+    def _clear(self, clear: Clear) -> None:
+        self._sink.clear(clear)
+        if self._waiting is not None:
+            self._waiting.clear(clear)
+        self._written.add(clear)
+
+    def _look_at_waiting(self) -> None:
+        """Lets rows go on that have waited, where nothing else is on its way into the target."""
+        position = self.delivered.position
+        if self._waiting is None or position is None or self._written.rows or not self._waiting.is_due():
+            return
+        if self._settle_waiting(self._waiting):
+            self._sink.commit(position)
+            self._settled(self._waiting)
+            self.delivered.passed(self._written, round(time.time() * 1e6))
+            self._written = Passing()
+            self.delivered.commits += 1
+
+    def _settle_waiting(self, waiting: Waiting) -> bool:
+        """Writes rows that have waited; whether there is something to commit."""
+        settled = waiting.settle(self._sink, self._prepare)
+        self._refusals.enter(settled.alerted)
+        for read in settled.delivered:
+            self._written.add(read)
+        return bool(settled.delivered or settled.overdue)
+
+    def _settled(self, waiting: Waiting) -> None:
+        """What was settled is committed."""
+        settled = waiting.committed()
+        self.delivered.overdue.update(settled.overdue)
+        self.delivered.failed.update(str(one.row.read.table.namespace) for one in settled.alerted)
+        self.delivered.waiting = len(waiting)
+        if settled.overdue.total():
+            self._notice()
+
+    def _print(self) -> None:
         """What has passed is known only behind the last commit: a target that prints it is told, though nothing more may come for long."""
         position, every_s = self.delivered.position, self._sink.prints_every_s
-        if position is None or every_s is None or self._clock() - self._committed_at < every_s:
+        if self._passage is None or position is None or every_s is None or self._clock() - self._committed_at < every_s:
             return
-        low = passage.low_watermark()
+        low = self._passage.low_watermark()
         if low is not None and low != self._sink.low_watermark:
             self._sink.low_watermark = low
             self._sink.commit(position)
@@ -400,16 +498,26 @@ class Follower:
         if mark is None:
             return
         self._write(self._gathered.take_complete())
+        if self._waiting is not None:
+            if self._waiting.is_due():
+                self._settle_waiting(self._waiting)
+            self._waiting.enter()
         self._sink.commit(mark)
         self._gathered.mark = None
         self._committed_at = self._clock()
         self._refusals.committed(mark.offset)
-        if self._passage is not None:
-            self._passage.committed(mark.offset)
+        if self._waiting is not None:
+            self._settled(self._waiting)
+        self._has_passed(mark.offset)
         self.delivered.committed(mark, self._written, self._gathered.mark_appended_at_ms, time.time() * 1000)
         self._written = Passing()
         self.delivered.problem = ""
         self._backoff.worked()
+
+    def _has_passed(self, offset: int) -> None:
+        """Everything before an offset was delivered, but for what waits."""
+        if self._passage is not None:
+            self._passage.committed(offset if self._waiting is None else self._waiting.passed(offset))
 
     def _patience_s(self) -> float:
         """How long to wait for more: until the next commit is due, but never so long that a stop goes unnoticed."""

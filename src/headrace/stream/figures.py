@@ -15,7 +15,7 @@ from headrace.stream.deliver import Delivered
 Json = dict[str, Any]
 Progress = Callable[[dict[str, Json]], None]
 """What is called with the newest figures of every task."""
-_SUMMED = ("commits", "retries", "rows", "failed", "bytes", "latency", "latency_ms", "disordered")
+_SUMMED = ("commits", "retries", "rows", "failed", "bytes", "latency", "latency_ms", "disordered", "overdue")
 
 
 _DISORDERED_TOLD = 5
@@ -73,6 +73,8 @@ def delivery_figures(delivered: Delivered) -> Json:
     delays = sorted(delivered.delay_ms)
     return {
         **passed_figures(delivered),
+        "overdue": dict(delivered.overdue),
+        "waiting": delivered.waiting,
         "commits": delivered.commits,
         "committed_ms": delivered.committed_ms,
         "notices": delivered.notices,
@@ -143,6 +145,9 @@ def figures_beside(one: Json, other: Json) -> Json:
     if "heartbeats" in one and "heartbeats" in other:
         paths = one["heartbeats"].keys() & other["heartbeats"].keys()
         found["heartbeats"] = {path: min(one["heartbeats"][path], other["heartbeats"][path]) for path in sorted(paths)}
+    waiting = [part["waiting"] for part in (one, other) if part.get("waiting") is not None]
+    if waiting:
+        found["waiting"] = sum(waiting)
     positions = [part["position"] for part in (one, other) if "position" in part]
     if positions:
         found["position"] = None if None in positions else min(positions, key=lambda reached: reached["commit_ts_us"])

@@ -72,6 +72,9 @@ def served(pipelines: Sequence[PipelineSpec], address: MetricsSpec | None) -> It
 def _counted(tables: Sequence[Line]) -> Iterator[Metric]:
     rows = CounterMetricFamily("headrace_rows", "Changes that have passed the stage", labels=_TABLE)
     failed = CounterMetricFamily("headrace_failed_rows", "Rows that are in the error ledger instead", labels=_TABLE)
+    overdue = CounterMetricFamily(
+        "headrace_overdue_rows", "Rows that were not valid when their time was over", labels=_TABLE
+    )
     size = CounterMetricFamily("headrace_bytes", "Their size in memory", labels=_TABLE)
     latency = HistogramMetricFamily(
         "headrace_latency_seconds", "From commit at the source to the stage, per change", labels=_TABLE
@@ -79,25 +82,29 @@ def _counted(tables: Sequence[Line]) -> Iterator[Metric]:
     for line in tables:
         rows.add_metric(_labels(line), line.rows)
         failed.add_metric(_labels(line), line.failed)
+        overdue.add_metric(_labels(line), line.overdue)
         size.add_metric(_labels(line), line.bytes)
         if line.latency:
             counts = accumulate(line.latency[step] for step in range(len(_BOUNDS)))
             latency.add_metric(_labels(line), list(zip(_BOUNDS, counts, strict=True)), line.latency_ms / 1000)
-    yield from (rows, failed, size, latency)
+    yield from (rows, failed, overdue, size, latency)
 
 
 def _states(wholes: Sequence[Line]) -> Iterator[Metric]:
     errors = CounterMetricFamily("headrace_errors", "Attempts that failed and were made again", labels=_STAGE)
     lag = GaugeMetricFamily("headrace_lag_seconds", "How far behind its source the stage is at most", labels=_STAGE)
     silent = GaugeMetricFamily("headrace_silent", "1 while nothing comes through, not even heartbeats", labels=_STAGE)
+    waiting = GaugeMetricFamily("headrace_waiting_rows", "Rows that wait to become valid", labels=_STAGE)
     for line in wholes:
+        if line.waiting is not None:
+            waiting.add_metric(_labels(line), line.waiting)
         if line.errors is not None:
             errors.add_metric(_labels(line), line.errors)
         if line.lag_ms is not None:
             lag.add_metric(_labels(line), line.lag_ms / 1000)
         if line.is_silent is not None:
             silent.add_metric(_labels(line), line.is_silent)
-    yield from (errors, lag, silent)
+    yield from (errors, lag, silent, waiting)
 
 
 def _heartbeats(found: Sequence[Line]) -> Iterator[Metric]:

@@ -100,8 +100,8 @@ def open_sink(flow: FlowSpec) -> Sink:
     return sink_opener(flow)()
 
 
-def sink_opener(flow: FlowSpec) -> Callable[[], Sink]:
-    """Opens a flow's sink again and again; what they compute with they share. For one thread."""
+def sink_opener(flow: FlowSpec, *, refuses_invalid: bool = False) -> Callable[[], Sink]:
+    """Opens a flow's sink again and again; what they compute with they share. For one thread. `refuses_invalid`: as of ComputingSink."""
     kind, transform = registry.load("sinks", flow.to.type), open_transform(flow)
 
     def new_sink() -> Sink:
@@ -112,18 +112,18 @@ def sink_opener(flow: FlowSpec) -> Callable[[], Sink]:
         return new_sink
     from headrace.compute.sink import ComputingSink  # noqa: PLC0415 - see open_transform
 
-    return lambda: ComputingSink(transform, new_sink())
+    return lambda: ComputingSink(transform, new_sink(), refuses_invalid=refuses_invalid)
 
 
 def open_transform(flow: FlowSpec) -> Transform | None:
     """What a flow computes; None when that is nothing."""
-    if not flow.computing:
+    if not flow.computing and flow.validity is None:
         return None
     try:
         from headrace.compute.transform import Transform  # noqa: PLC0415 - its engine is an extra
     except ModuleNotFoundError as error:
         raise registry.missing_driver(error) from error
-    return Transform(flow.name, flow.computing)
+    return Transform(flow.name, flow.computing, flow.validity)
 
 
 def state_of(config: SourceConfig, pipeline: PipelineSpec) -> Path:

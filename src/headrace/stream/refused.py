@@ -24,9 +24,9 @@ A later change of the row's key goes on. When the row is delivered after all, by
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -49,6 +49,10 @@ _TOGETHER_BYTES = 32 << 20
 _FEWEST_ROWS = 10_000
 NewSink = Callable[[], Sink]
 Read = TypeVar("Read", ChangeBatch, ChangeBatch | Clear | End)
+
+
+HAS_WAITED = -1
+"""`Place.number` of a row that has waited to become valid; `Place.offset` is the number that it had then (waiting.py)."""
 
 
 class Place(NamedTuple):
@@ -172,15 +176,15 @@ class Refusals:
         for behind in [known for known in self._left_out if known < offset]:
             del self._left_out[behind]
 
-    def settle(self, span: Span, error: DataError, rows_read: int) -> Counter[str]:
-        """Puts the rows of `span` that the target refuses into the ledger; how many per namespace.
+    def settle(self, span: Span, error: DataError, rows_read: int, waited: Sequence[Part] = ()) -> list[Refused]:
+        """Puts the rows of `span`, and those of `waited`, that the target refuses into the ledger.
 
         `error`: what it said to all of them together, which is raised, with the row where one is found, when the flow is to stop.
         """
         policy = self._shaper.flow.set_aside
         room = 0 if policy is None else self._room(policy, rows_read)
         found: list[Refused] = []
-        for parts in self._together(span):
+        for parts in chain([waited], self._together(span)):
             for one in refused(parts, self._new_sink):
                 if policy is None:
                     raise one.named() from error
@@ -189,8 +193,8 @@ class Refusals:
                 found.append(one)
         if not found:
             raise error
-        self._enter(found)
-        return Counter(str(one.row.read.table.namespace) for one in found)
+        self.enter(found)
+        return found
 
     def _room(self, policy: SetAside, rows_read: int) -> int:
         """How many more rows may be set aside."""
@@ -208,7 +212,7 @@ class Refusals:
             fix=f"{named.fix}; then deliver what waits in the error ledger with `headrace errors replay`, or allow more",
         )
 
-    def _enter(self, found: Sequence[Refused]) -> None:
+    def enter(self, found: Sequence[Refused]) -> None:
         """Puts rows into the ledger, all at once."""
         flow, now_ms = self._shaper.flow.name, time.time_ns() // 1_000_000
         entries = [entry for one in found for entry in one.entries(flow, now_ms)]
@@ -217,7 +221,8 @@ class Refusals:
         crash_point("refused.entered")
         for one in found:
             place = one.row.places[0]
-            self._left_out.setdefault(place.offset, set()).add(place.number)
+            if place.number != HAS_WAITED:
+                self._left_out.setdefault(place.offset, set()).add(place.number)
         self._set_aside += len(found)
 
     def _together(self, span: Span) -> Iterator[list[Part]]:

@@ -76,7 +76,7 @@ def _together(parts: Iterator[Part]) -> Iterator[list[Part]]:
 
 
 def _deliver(log: Log, name: LedgerName, flow: FlowSpec, parts: Sequence[Part], done: Replayed) -> None:
-    new_sink = sink_opener(flow)
+    new_sink = sink_opener(flow, refuses_invalid=True)
     still: list[Refused] = list(refused(parts, new_sink))
     done.refused += [found.named().message for found in still]
     places = {found.row.places[0] for found in still}

@@ -42,6 +42,8 @@ class Line:
     rows: int = 0
     failed: int = 0
     """Rows that are in the error ledger instead."""
+    overdue: int = 0
+    """Rows that were not valid when their time was over."""
     bytes: int = 0
     latency: Latency = field(default_factory=Counter)
     latency_ms: int = 0
@@ -51,6 +53,8 @@ class Line:
     errors: int | None = None
     """Attempts that failed and were made again; known of a stage as a whole."""
     is_silent: bool | None = None
+    waiting: int | None = None
+    """Rows that wait to become valid; known of a flow as a whole, where it has `validity`."""
     watermark_us: int | None = None
     """Event time that has passed it; known of a flow as a whole, where the file asks for a watermark."""
 
@@ -101,6 +105,9 @@ def lines(figures: dict[str, Json], sources: Sequence[SourceConfig], now_us: int
         for namespace, rows in part.get("failed", {}).items():
             table = Namespace.parse(namespace).all_versions
             tables.setdefault(table, Line(stage, table)).failed += rows
+        for namespace, rows in part.get("overdue", {}).items():
+            table = Namespace.parse(namespace).all_versions
+            tables.setdefault(table, Line(stage, table)).overdue += rows
         yield _whole(stage, part, tables.values())
         yield from tables.values()
 
@@ -114,11 +121,13 @@ def _whole(stage: Stage, part: Json, tables: Iterable[Line]) -> Line:
         lag_ms=part.get("lag_ms"),
         errors=part.get("retries"),
         is_silent=bool(part["silent"]) if "silent" in part else None,
+        waiting=part.get("waiting"),
         watermark_us=part.get("watermark_us"),
     )
     for table in tables:
         whole.rows += table.rows
         whole.failed += table.failed
+        whole.overdue += table.overdue
         whole.bytes += table.bytes
         whole.latency_ms += table.latency_ms
         whole.latency.update(table.latency)

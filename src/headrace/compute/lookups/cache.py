@@ -31,14 +31,14 @@ class Cached:
         self.asked = 0
         """How many keys the store was asked for."""
 
-    def find(self, keys: Iterable[Key]) -> dict[Key, Values]:
-        """The rows of those keys that have one. Errors as of `Lookup.find`; DataError when a key has several."""
+    def find(self, keys: Iterable[Key], *, anew: bool = False) -> dict[Key, Values]:
+        """The rows of those keys that have one. `anew`: whatever was answered before. Errors as of `Lookup.find`; DataError when a key has several."""
         now = self._clock()
         found: dict[Key, Values] = {}
         unknown: list[Key] = []
         for key in keys:
             until, values = self._answers.get(key, (0.0, None))
-            if until <= now:
+            if anew or until <= now:
                 unknown.append(key)
                 continue
             self._answers.move_to_end(key)
