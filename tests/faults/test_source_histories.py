@@ -55,6 +55,8 @@ MANY = 10
 TABLE, COPY = "shop:orders", "copy:orders"
 Rows = list[dict[str, Any]]
 _PAUSE_S = 1.0
+KEPT = {"hbase.master.logcleaner.ttl": str(24 * 3600 * 1000)}
+"""Files of the log stay for the last reader, who begins when all others are through."""
 UPHEAVALS = ("split", "move", "merge", "flush", "move", "roll")
 
 
@@ -125,13 +127,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """On local files, one log per server; on HDFS with two per server, and all compression that there is."""
     with ExitStack() as stack:
         if request.param == "local":
-            server = stack.enter_context(HBase(QUICK))
+            server = stack.enter_context(HBase(QUICK | KEPT))
             yield Place(tmp_path, server, {"root": str(server.data_path / "wal")})
             return
         hdfs: Hdfs = request.getfixturevalue("hdfs")
         root = hdfs.place()
         directories = {"hbase.rootdir": f"{root}/root", "hbase.wal.dir": f"{root}/wal"}
-        server = stack.enter_context(HBase(QUICK | SMALL | directories))
+        server = stack.enter_context(HBase(QUICK | KEPT | SMALL | directories))
         yield Place(tmp_path, server, {"root": f"{root}/wal", "hdfs": {"web": hdfs.web}})
 
 
