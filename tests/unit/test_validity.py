@@ -27,6 +27,7 @@ from headrace.stream.replay import replay
 from headrace.stream.waiting import Waiting, waiting_topic
 from headrace.ums.change import MARK_KEY, ChangeBatch, Clear, End, Mark
 from tests.sql_tables import ORDERS, Row, batch, table
+from tests.unit.test_refused import LookedInto
 
 LONG = "1h"
 
@@ -37,7 +38,7 @@ class Leads:
     def __init__(self, directory: Path, *, key: bool = True, flow: Row | None = None, **validity: Any) -> None:
         self.crm = directory / "crm.db"
         self.mart = directory / "mart.db"
-        self.log = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
+        self.log: LookedInto = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
         store = {"type": "database", "url": f"sqlite:///{self.crm}", "table": "segments"}
         said = {
             "name": "leads",
