@@ -120,6 +120,23 @@ def test_a_row_waits_for_what_it_lacks_and_others_pass_it(tmp_path: Path) -> Non
     leads.close()
 
 
+def test_nothing_has_passed_that_waits(tmp_path: Path) -> None:
+    leads = Leads(tmp_path)
+    leads.append(order(1, 10, customer=2), mark=1)
+    leads.segment(2, "gold")
+    leads.deliver()
+    leads.append(order(2, 20), mark=2)
+    leads.deliver()
+    waiting = Waiting(Shaper(leads.flow), leads.log, "db1", 0)
+    waiting.open()
+    assert waiting.passed(4) == 2, "a watermark stays before the transaction whose row waits"
+    leads.segment(1, "late")
+    leads.deliver()
+    waiting.open()
+    assert waiting.passed(4) == 4
+    leads.close()
+
+
 def test_what_is_looked_at_again_is_asked_of_the_store_whatever_it_said_before(tmp_path: Path) -> None:
     leads = Leads(tmp_path)
     leads.append(order(1, 10), mark=1)
