@@ -95,6 +95,20 @@ def test_all_of_a_lake_gives_its_newest_state(path: Path) -> None:
     assert sum(done.rows.values()) == 9 + 10 + 9 + 10 + 2 + 10 + 1, "the clear is a change as well"
 
 
+def test_rows_of_the_past_do_not_wait_to_become_valid(path: Path, tmp_path: Path) -> None:
+    lines = "SELECT id, CASE WHEN id <> 31 THEN qty END AS n FROM input"
+    rule = {"check": ["n"], "timeout": "1h", "action": "drop"}
+    done = fill(job(path, flow(sql=lines, validity=rule, exclude="mysql.db1.shop.orders")))
+    assert stored("lines") == [(30, 30)]
+    assert (
+        "1 rows of mysql.db1.shop.lines.0.0.0 lacked n when their time was over: they were left out" in done.notices[0]
+    )
+    with pytest.raises(ConfigError, match="a backfill has no log"):
+        fill(job(path, flow(sql=lines, validity={**rule, "action": "alert"}, exclude="mysql.db1.shop.orders")))
+    with pytest.raises(ConfigError, match="computes or checks its rows"):
+        fill(job(path, flow("live", {"type": "lake", "path": str(tmp_path / "live")}, validity=rule), replace=True))
+
+
 @pytest.mark.parametrize("column", [ID, COMMIT_TS])
 def test_a_range_is_what_is_delivered(path: Path, column: str) -> None:
     low, high = (8, 23) if column == ID else (START_US + 8_000_000, START_US + 23_000_000)
@@ -337,7 +351,7 @@ def test_the_command(path: Path, tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(FLOWS.format(lake=path))
     out = run(file, "--to-flow", "mart", "--from", "2026-01-01T00:00:40Z", "--json").output
-    assert json.loads(out) == {"rows": {f"{ORDERS}.1.0.0": 10}, "replaced": []}
+    assert json.loads(out) == {"rows": {f"{ORDERS}.1.0.0": 10}, "notices": [], "replaced": []}
     assert "10 changes" in run(file, "--to-flow", "mart", "--from", 40, "--to", 50).output
     other = tmp_path / "other.yaml"
     other.write_text(FLOWS.format(lake=tmp_path / "copy"))

@@ -27,6 +27,7 @@ from headrace.stream.replay import replay
 from headrace.stream.waiting import Waiting, waiting_topic
 from headrace.ums.change import MARK_KEY, ChangeBatch, Clear, End, Mark
 from tests.sql_tables import ORDERS, Row, batch, table
+from tests.unit.test_refused import LookedInto
 
 LONG = "1h"
 
@@ -37,7 +38,7 @@ class Leads:
     def __init__(self, directory: Path, *, key: bool = True, flow: Row | None = None, **validity: Any) -> None:
         self.crm = directory / "crm.db"
         self.mart = directory / "mart.db"
-        self.log = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
+        self.log: LookedInto = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
         store = {"type": "database", "url": f"sqlite:///{self.crm}", "table": "segments"}
         said = {
             "name": "leads",
@@ -116,6 +117,23 @@ def test_a_row_waits_for_what_it_lacks_and_others_pass_it(tmp_path: Path) -> Non
     assert leads.rows() == {10: ("new", "late"), 20: ("new", "gold")}
     assert (follower.delivered.waiting, leads.waiting()) == (0, 0)
     assert not follower.delivered.overdue
+    leads.close()
+
+
+def test_nothing_has_passed_that_waits(tmp_path: Path) -> None:
+    leads = Leads(tmp_path)
+    leads.append(order(1, 10, customer=2), mark=1)
+    leads.segment(2, "gold")
+    leads.deliver()
+    leads.append(order(2, 20), mark=2)
+    leads.deliver()
+    waiting = Waiting(Shaper(leads.flow), leads.log, "db1", 0)
+    waiting.open()
+    assert waiting.passed(4) == 2, "a watermark stays before the transaction whose row waits"
+    leads.segment(1, "late")
+    leads.deliver()
+    waiting.open()
+    assert waiting.passed(4) == 4
     leads.close()
 
 

@@ -71,6 +71,8 @@ def backfill(
         return
     for table, rows in sorted(done.rows.items()):
         click.echo(f"{table}: {rows:,} changes")
+    for notice in done.notices:
+        click.echo(f"notice: {notice}")
     if replace:
         click.echo(f"replaced: {', '.join(done.replaced) or 'nothing, as all of it was there'}")
 

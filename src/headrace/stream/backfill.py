@@ -34,6 +34,7 @@ from headrace.ums.schema import ID, Namespace
 
 _END = 2**62
 """Behind the last entry of every range."""
+_TOPIC = ".backfill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Filled:
 
     rows: dict[str, int] = field(default_factory=dict)
     """Changes by table that the target was given."""
+    notices: list[str] = field(default_factory=list)
+    """What a person should know of rows that are not valid."""
     replaced: list[str] = field(default_factory=list)
     """Tables whose range in the target was another before; only of lakes."""
 
@@ -119,14 +122,14 @@ def _must_be_kept(manifest: Manifest, table: str, job: Backfill) -> None:
 
 
 def _delivered(manifest: Manifest, job: Backfill, tables: Sequence[str]) -> Filled:
-    done = Filled()
+    done, flow = Filled(), _without_waiting(job.to)
     for source, several in _by_source(tables).items():
         log = LakeLog(manifest, several, job.range)
         follower = Follower(
-            sink_opener(job.to),
-            Shaper(job.to),
+            sink_opener(flow),
+            Shaper(flow),
             log,
-            f"{source}.backfill",
+            f"{source}{_TOPIC}",
             LakeLog.PARTITION,
             start=None,
             may_repeat=False,
@@ -135,7 +138,20 @@ def _delivered(manifest: Manifest, job: Backfill, tables: Sequence[str]) -> Fill
         follower.run(lambda: False, lambda offset: offset >= _END, Backoff(job.give_up_after_s))
         for namespace, rows in follower.delivered.rows.items():
             done.rows[namespace] = done.rows.get(namespace, 0) + rows
+        done.notices += follower.delivered.notices
     return done
+
+
+def _without_waiting(flow: FlowSpec) -> FlowSpec:
+    """The flow for rows of the past: what they lack is not waited for. ConfigError when such rows would have to be kept."""
+    if flow.validity is None:
+        return flow
+    if flow.validity.action == "alert":
+        raise ConfigError(
+            f"flow {flow.name} keeps rows that lack {', '.join(flow.validity.check)} in the error ledger of its log, and a backfill has no log",
+            fix="write `action: drop` or `action: send` into a copy of the flow file, and backfill by that",
+        )
+    return flow.model_copy(update={"validity": flow.validity.model_copy(update={"timeout": 0.0})})
 
 
 def _by_source(tables: Sequence[str]) -> dict[str, list[str]]:
@@ -148,10 +164,10 @@ def _by_source(tables: Sequence[str]) -> dict[str, list[str]]:
 
 def _replaced(manifest: Manifest, job: Backfill, target: LakeConfig, tables: Sequence[str]) -> Filled:
     done = Filled()
-    if job.to.computing:
+    if job.to.computing or job.to.validity is not None:
         raise ConfigError(
-            f"flow {job.to.name} computes its rows, and a range is replaced by rows as they are in the other lake",
-            fix="leave `--replace` out, or name a flow into the lake that does not compute",
+            f"flow {job.to.name} computes or checks its rows, and a range is replaced by rows as they are in the other lake",
+            fix="leave `--replace` out, or name a flow into the lake that does neither",
         )
     lake = Manifest.open_to_write(target.tree()).lake
     caretaker = Caretaker(lake, target.care or Policy())
@@ -173,7 +189,7 @@ def _shaped(manifest: Manifest, job: Backfill, table: str, done: Filled) -> Iter
 
 
 class LakeLog:
-    """A range of a lake as a log of one topic, of any name, with one partition. It can only be read."""
+    """A range of a lake as a log of one topic, ``<source>.backfill``, with one partition. It can only be read."""
 
     PARTITION: ClassVar[int] = 0
     takes_parts: ClassVar[bool] = False
@@ -200,8 +216,8 @@ class LakeLog:
                 crash_point("backfill.read")
 
     def spans(self, topic: str) -> Mapping[int, Span]:
-        """All of it; how many entries it has is not known before they are read."""
-        return {self.PARTITION: Span(0, _END)}
+        """All of it; how many entries it has is not known before they are read. Nothing of other topics, such as those of rows that wait."""
+        return {self.PARTITION: Span(0, _END)} if topic.endswith(_TOPIC) else {}
 
     def wait(self, topic: str, partition: int, offset: int, timeout_s: float) -> bool:
         """Nothing comes any more."""

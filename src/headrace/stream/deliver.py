@@ -463,7 +463,8 @@ class Follower:
     def _settle_waiting(self, waiting: Waiting) -> bool:
         """Writes rows that have waited; whether there is something to commit."""
         settled = waiting.settle(self._sink, self._prepare)
-        self._refusals.enter(settled.alerted)
+        if settled.alerted:
+            self._refusals.enter(settled.alerted)
         for read in settled.delivered:
             self._written.add(read)
         return bool(settled.delivered or settled.overdue)

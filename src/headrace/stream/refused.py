@@ -13,6 +13,8 @@ A row that is found has an entry in the ledger of the flow (head of codec/error_
     flow      whose target refused it          offset, number   of the entry in the topic's partition that has the row, and of the row in it
     reason    what the store said              partition        of the topic, as of the ledger
 
+Rows that have waited to become valid (waiting.py) come here too, when they are refused then or lack something still: `offset` is their number there, `number` -1.
+
 The row is as the log has it, before the flow drops or renames columns: a replay does that anew, by the flow file of its day.
 
 Crash story: the rows of a search are entered as one unit, when all are found. The follower commits nothing behind them before: it then goes
@@ -200,7 +202,8 @@ class Refusals:
         """How many more rows may be set aside."""
         rooms = []
         if policy.rows is not None:
-            rooms.append(policy.rows - len(waiting_places(self._log, self._topic, self._shaper.flow.name)))
+            there = waiting_places(self._log, self._topic, self._shaper.flow.name)
+            rooms.append(policy.rows - sum(place.number != HAS_WAITED for place in there))
         if policy.percent is not None:
             rooms.append(int(max(rows_read, _FEWEST_ROWS) * policy.percent / 100) - self._set_aside)
         return min(rooms)
@@ -223,7 +226,7 @@ class Refusals:
             place = one.row.places[0]
             if place.number != HAS_WAITED:
                 self._left_out.setdefault(place.offset, set()).add(place.number)
-        self._set_aside += len(found)
+                self._set_aside += 1
 
     def _together(self, span: Span) -> Iterator[list[Part]]:
         """The rows of `span` in parts to be tried together, up to where a table gets another key: a target that is ready for that key

@@ -252,7 +252,7 @@ class Waiting:
             before = self._by_key.get(key)
             if before is not None and before.id > id_:
                 continue  # it was read before, and is not the newest
-            until_us = commit_us[at] + round(self._rule.timeout * 1e6)
+            until_us = commit_us[at] + round(self._rule.timeout * 1e6) if self._rule.timeout else 0
             if before is not None:
                 self._supersede(before)
                 until_us = min(until_us, before.until_us)
