@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
+from headrace.compute.engine import Engine
 from headrace.compute.steps import AnyStep, Sql, Step
 from headrace.compute.transform import Transform
 from headrace.errors import ConfigError, DataError
@@ -231,3 +232,15 @@ def test_many_rows_stay_in_their_order() -> None:
     assert rows(out, ID, "id", "n") == [
         ("d" if n % 7 == 2 else "u", n + 1, n, None if n % 7 == 2 else n % 7) for n in range(20_000)
     ]
+
+
+def test_buffers_that_begin_anywhere_are_read_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    """As those of a block on the log do."""
+    sink = pa.BufferOutputStream()
+    written = pa.table({"n": pa.array(range(1000), pa.int64())})
+    with pa.ipc.new_stream(sink, written.schema) as writer:
+        writer.write_table(written)
+    log = pa.py_buffer(b"log" + sink.getvalue().to_pybytes())
+    read = pa.ipc.open_stream(log.slice(3)).read_all()
+    assert Engine().rows("SELECT count(*) AS n FROM t WHERE n > 5", {"t": read}).to_pylist() == [{"n": 994}]
+    assert capfd.readouterr().err == ""

@@ -23,6 +23,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
+_ALIGNED = 8
 _FIX = "correct the SQL of the flow; `headrace check` says which columns there are"
 
 
@@ -47,7 +48,7 @@ class Engine:
         """What a query makes of relations, its rows in their order. ConfigError: it does not fit their columns. DataError: it fails on a value."""
         connection = self._connection
         for name, rows in relations.items():
-            connection.register(name, rows)
+            connection.register(name, _aligned(rows))
         try:
             with _ours("its SQL"):
                 return connection.execute(sql).fetch_arrow_table()
@@ -93,7 +94,11 @@ class Engine:
 
 
 def _aligned(rows: pa.Table) -> pa.Table:
-    """A copy whose buffers begin where processors like it, as those of blocks on the log do not: Arrow, which reads tables for DuckDB, complains of each."""
+    """The rows, or a copy, in buffers that begin where processors like it, as those of blocks on the log do not: Arrow, which reads tables for DuckDB,
+    complains of each."""
+    buffers = (found for column in rows.columns for chunk in column.chunks for found in chunk.buffers())
+    if all(found is None or found.address % _ALIGNED == 0 for found in buffers):
+        return rows
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
