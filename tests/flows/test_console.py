@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from headrace.control.pipelines import Pipelines
 from headrace.control.placement import Local
@@ -135,6 +135,34 @@ def test_users_tokens_and_the_audit(scene: Scene, page: Page) -> None:
     expect(page.get_by_role("region", name="Users").get_by_text("ada")).to_have_count(0)
     page.get_by_role("link", name="Audit").click()
     expect(row_of(page, "Audit", "ada").first).to_be_visible()
+
+
+def test_one_s_own_password_is_changed(scene: Scene) -> None:
+    scene.admin.do("POST", "/users", {"name": "eve", "role": "viewer", "password": PASSWORD})
+    fresh = "seven otters under a paper moon"
+
+    def change(current: str, new: str, again: str) -> Locator:
+        page.get_by_role("button", name="Password", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        for label, text in (("Current password", current), ("New password", new), ("The new one again", again)):
+            dialog.get_by_label(label, exact=False).fill(text)
+        return dialog
+
+    with looking(scene.browser, scene.server.url, user="eve") as page:
+        dialog = change(PASSWORD, fresh, "another one")
+        dialog.get_by_role("button", name="Change").click()
+        expect(dialog.locator("input:invalid")).to_have_attribute("name", "again")
+        dialog.get_by_role("button", name="Cancel").click()
+        change("not this one", fresh, fresh)
+        confirm(page, "Change")
+        expect(page.locator("#notices .failed")).to_contain_text("the current password is wrong")
+        change(PASSWORD, fresh, fresh)
+        confirm(page, "Change")
+        expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        sign_in(page, "eve", fresh)
+        expect(page.get_by_role("heading", name="Pipelines")).to_be_visible()
+    assert Client(scene.server.url).ask("POST", "/session", {"name": "eve", "password": PASSWORD}).status == 401
+    scene.admin.do("DELETE", "/users/eve")
 
 
 def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page(scene: Scene, page: Page) -> None:

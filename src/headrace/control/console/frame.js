@@ -4,6 +4,7 @@
 /** @import {Drawn} from "./parts.js" */
 import { ask } from "./api.js";
 import { doing } from "./parts.js";
+import { changePassword } from "./password.js";
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
 
 /** @type {{path: string, text: string, of: RegExp, role?: "operator" | "admin"}[]} */
@@ -47,6 +48,7 @@ export const frame = (place, path, page, signedOut) =>
           </select>
         </label>
         <span class="user">${place.me.user} <small>${place.me.role}</small></span>
+        <button class="quiet" @click=${() => changePassword(place, signedOut)}>Password</button>
         <button class="quiet" @click=${() => leave(signedOut)}>Sign out</button>
       </div>
     </header>

@@ -4,13 +4,13 @@
 /** @import {Page, Place} from "../place.js" */
 import { ask, get } from "../api.js";
 import { ago, asked, doing, empty, field, shown, table } from "../parts.js";
+import { SHORTEST_PASSWORD } from "../password.js";
 import { time } from "../show.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 
 /** @type {Role[]} */
 const ROLES = ["viewer", "operator", "admin"];
-const SHORTEST_PASSWORD = 12;
 
 /** @type {Page} */
 export const users = (place) => {
