@@ -9,7 +9,8 @@
     ├── DataError               the table's owner: rows that a target cannot take (error ledger)    exit 1
     └── FatalError              the operator                                                        exit 1
         ├── SourceError         the source's settings, grants or log contents do not allow capture
-        │   └── TableChangedError   a table that is read is not what it was taken for
+        │   ├── TableChangedError   a table that is read is not what it was taken for
+        │   └── PositionLostError   the place where capture stopped is not in the source's log any more
         ├── CorruptError        bytes on disk or on the wire are not what was written
         └── StorageError        a disk is full, read-only or failing
 
@@ -87,6 +88,10 @@ class SourceError(FatalError):
 
 class TableChangedError(SourceError):
     """A table that is read is not there, or not with the columns that it was taken for; look at it anew."""
+
+
+class PositionLostError(SourceError):
+    """The place where capture stopped is not in the source's log any more, and changes went with it."""
 
 
 class CorruptError(FatalError):

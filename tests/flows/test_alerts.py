@@ -16,9 +16,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.control import Client, ControlServer, serving, wait_until
+from tests.control import Client, ControlServer, serving, shop, wait_until
 from tests.servers.install import find_program
 from tests.servers.mail import MailServer
+from tests.servers.mariadb import MariaDb
 from tests.servers.webhook import Answer, Webhook
 
 FULL = {
@@ -263,6 +264,39 @@ def test_a_server_that_dies_while_it_sends_is_followed_under_the_same_id(directo
         server.end_all()
 
 
+def test_what_is_done_to_a_source_is_told(directory: Path, chat: Webhook) -> None:
+    """A table changes, then the server's log is reset: the run tells both, the second one while it ends."""
+    with MariaDb() as database, serving(directory) as server:
+        database.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", *["FLUSH BINARY LOGS"] * 3)
+        write_secrets(directory, DB1=database.password)
+        admin = server.client()
+        admin.do("PUT", "/alerts/channels/chat", CHAT)
+        for kind in ("schema", "log_number"):
+            admin.do("PUT", f"/alerts/rules/{kind}", {"when": {"kind": kind}, "holds_s": 0, "to": ["chat"]})
+        place = f'host: "{database.host}", port: {database.port}, user: "{database.user}", password: "${{DB1}}"'
+        source = f'{{type: mysql, name: db1, {place}, tables: ["shop.*"], heartbeat: 1s}}'
+        flow = '[{name: mart, from: "mysql.db1.shop.*", to: {type: database, url: "sqlite:///./mart.db"}}]'
+        admin.do("POST", "/pipelines", {"name": "shop", "text": shop(source=source, flows=flow)})
+        admin.do("POST", "/pipelines/shop/start")
+        database.execute("INSERT INTO shop.t VALUES (1)", "ALTER TABLE shop.t ADD COLUMN note TEXT")
+        ended(admin, "chat", 1)
+        [told] = told_of(chat, "schema")
+        assert told["subject"] == "table mysql.db1.shop.t, version 1"
+        assert told["text"].startswith("note added (")
+        assert "ALTER TABLE shop.t ADD COLUMN note" in told["text"]
+        database.execute("RESET MASTER")
+        ended(admin, "chat", 2)
+        [told] = told_of(chat, "log_number")
+        assert told["subject"] == "source db1"
+        # It was reset: the heartbeat sees the number fall, or the next connection that the place is lost.
+        assert "fell from binlog.000004 to binlog.000001" in told["text"] or "it was reset" in told["text"]
+
+
+def told_of(chat: Webhook, rule: str) -> list[dict[str, Any]]:
+    found = [each for request in chat.taken for each in json.loads(request.body)["alerts"]]
+    return [each for each in found if each["rule"] == rule]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
@@ -275,6 +309,7 @@ def test_a_server_that_dies_while_it_sends_is_followed_under_the_same_id(directo
         ("channels/chat", {**CHAT, "format": "form", "body": {"n": 1}}, "webhook"),
         ("rules/disk", {**FULL, "to": ["nobody"]}, ""),
         ("rules/disk", {**FULL, "when": {"kind": "moon"}}, "when"),
+        ("rules/disk", {**FULL, "when": {"kind": "schema", "within_s": 1}}, "when.schema.within_s"),
         ("rules/disk", {**FULL, "colour": "red"}, "colour"),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from headrace.capture.log_numbers import LogNumbers
 from headrace.capture.runner import PARTITION
 from headrace.log.base import Span
 from headrace.log.directory import DirectoryLog
@@ -180,12 +181,17 @@ def test_a_log_that_was_reset_is_told_and_captured_with_growing_ids(server: Binl
     server.execute("RESET MASTER" if isinstance(server, MariaDb) else "RESET BINARY LOGS AND GTIDS")
     server.execute("INSERT INTO shop.t VALUES (3, 1)")
     assert_refused(flow, "it was reset")
+    numbers = LogNumbers(flow.parent / "state" / "sources" / "db1")
+    lost = numbers.read()[1]
+    assert lost is not None
+    assert "it was reset" in lost.text, "alerts tell it"
     assert headrace("skip", flow).code == 0
     for _ in range(2):
         assert capture(flow) == [1, 2, 3]
         server.execute("FLUSH BINARY LOGS")
     server.execute("INSERT INTO shop.t VALUES (4, 1)")
     assert capture(flow) == [1, 2, 3, 4]
+    assert numbers.read()[1] is None
 
 
 def test_nothing_is_skipped_without_need(server: BinlogServer, flow: Path) -> None:

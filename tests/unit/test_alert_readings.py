@@ -7,8 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from headrace.capture.changed_tables import ChangedTables
+from headrace.capture.log_numbers import LogNumbers
+from headrace.capture.position import BinlogPosition
 from headrace.control.alerts.book import AlertBook
 from headrace.control.alerts.messages import filled, words_of
 from headrace.control.alerts.noted import Message, NotedAlerts
@@ -22,6 +26,8 @@ from headrace.control.tables import ControlDatabase
 from headrace.control.verifications import Verifications, record
 from headrace.flow.load import load
 from headrace.stream.surroundings import Surroundings
+from headrace.ums.change import Cause, Clear, Statement
+from headrace.ums.schema import Column, Namespace, TableSchema
 from tests.control import TEST, led, shop
 
 S = 1_000_000
@@ -163,6 +169,35 @@ def test_states_hosts_disks_and_verifications(plane: Plane) -> None:
     assert texts["red"] == "2 keys differ"
 
 
+def test_a_changed_table_is_an_alert_for_a_while_and_each_version_is_one(plane: Plane) -> None:
+    plane.rule("changed", {"kind": "schema", "within_s": 3600, "table": "shop.*"})
+    at_us = round(plane.now_s * S)
+    change = {"table": "mysql.db1.shop.orders", "id": 7, "at_us": at_us, "became": "version 3", "what": "note added"}
+    elsewhere = {**change, "table": "mysql.db1.other.orders"}
+    plane.tell(changed_tables=[change, elsewhere])
+    assert plane.look() == {("changed", "table mysql.db1.shop.orders, version 3"): "firing"}
+    assert plane.alerts.active()[0].text == "note added"
+    plane.tell(changed_tables=[{**change, "id": 9, "became": "version 4", "at_us": at_us + 600 * S}])
+    assert plane.look(600) == {("changed", "table mysql.db1.shop.orders, version 4"): "firing"}
+    assert set(plane.look(3599).values()) == {"firing"}
+    assert plane.look(1) == {}
+
+
+def test_a_number_that_fell_is_an_alert_for_a_while_and_a_loss_until_capture_goes_on(plane: Plane) -> None:
+    plane.rule("numbers", {"kind": "log_number", "within_s": 3600})
+    fell = {"at_us": round(plane.now_s * S), "text": "it fell"}
+    log = {"source": "db1", "fell": None, "lost": None}
+    plane.tell(log_numbers=[log])
+    assert plane.look() == {}
+    plane.tell(log_numbers=[{**log, "fell": fell}])
+    assert plane.look(3599) == {("numbers", "source db1"): "firing"}
+    plane.tell(log_numbers=[{**log, "fell": fell, "lost": {"at_us": 0, "text": "it is lost"}}])
+    assert plane.look(1) == {("numbers", "source db1"): "firing"}
+    assert plane.alerts.active()[0].text == "it fell", "an alert's figures change without its being kept anew"
+    plane.tell(log_numbers=[{**log, "fell": fell}])
+    assert plane.look() == {}
+
+
 def test_an_alert_is_told_when_it_has_held_for_long_enough(plane: Plane) -> None:
     plane.rule("late", {"kind": "lag", "above_s": 3}, holds_s=30)
     plane.tell(stage(lag_ms=9000.0))
@@ -183,6 +218,21 @@ def test_a_run_tells_of_its_disks(tmp_path: Path) -> None:
     assert disk["path"] == str(tmp_path / "state")
     assert 0 <= disk["free_bytes"] <= disk["total_bytes"]
     assert surroundings.told["watermarks"] == []
+    assert surroundings.told["changed_tables"] == []
+    assert surroundings.told["log_numbers"] == [{"source": "db1", "fell": None, "lost": None}]
+    state = tmp_path / "state" / "sources" / "db1"
+    table = TableSchema(Namespace("mysql", "db1", "shop", "orders"), (Column("id", pa.int32(), "int"),))
+    ChangedTables(state, lambda: 5).note([Clear(table, 7, 0, Cause.DROPPED, Statement("DROP TABLE orders", "b.1:4"))])
+    numbers = LogNumbers(state, lambda: 6)
+    numbers.begin(BinlogPosition("b.000012", 4, server="one"))
+    numbers.ends_at(BinlogPosition("b.000002", 4, server="two"))
+    surroundings.look()
+    change = {"id": 7, "at_us": 5 * S, "became": "dropped", "what": "b.1:4: DROP TABLE orders"}
+    assert surroundings.told["changed_tables"] == [{"table": "mysql.db1.shop.orders", **change}]
+    [told] = surroundings.told["log_numbers"]
+    assert told["fell"]["text"] == (
+        "the number of the server's log file fell from b.000012 to b.000002; two answers, not one"
+    )
 
 
 def test_placeholders_are_filled_in_without_breaking_what_they_stand_in(plane: Plane) -> None:

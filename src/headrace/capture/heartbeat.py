@@ -39,6 +39,8 @@ from headrace.ums.change import Heartbeat, Mark
 from headrace.ums.schema import ID, OP, Namespace
 
 _MOST_WAITING = 10_000
+Ends = Callable[[BinlogPosition], None]
+"""Told where the log of the server that is captured ends, whenever it is asked."""
 _KEY = ("source", "schema_name", "table_name")
 _CREATE = (
     "CREATE TABLE {table} (source VARCHAR(100) NOT NULL, schema_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL,"
@@ -117,14 +119,18 @@ class _Asked(NamedTuple):
 class Probe(Pulse):
     """The way that writes nothing."""
 
-    def __init__(self, connect: Callable[[], Replica], every_s: float) -> None:
+    def __init__(self, connect: Callable[[], Replica], every_s: float, ends_at: Ends = lambda end: None) -> None:
         super().__init__(connect, every_s)
+        self._ends_at = ends_at
         self._waiting: deque[_Asked] = deque(maxlen=_MOST_WAITING)
         self._proven_us = 0
 
     def send(self, server: Replica, now_us: int) -> None:
         clock_us = server.clock_us()  # before the position, see above
-        self._waiting.append(_Asked(now_us, clock_us, server.end_for_comparison()))
+        end = server.end_for_comparison()
+        self._waiting.append(_Asked(now_us, clock_us, end))
+        if not self._over.is_set():
+            self._ends_at(end)
 
     def proven_us(self) -> int:
         return self._proven_us
@@ -145,19 +151,23 @@ class Probe(Pulse):
 class Writer(Pulse):
     """The way through a table: one row per captured table, and one for the source as a whole (no schema, no table)."""
 
-    def __init__(self, config: MySqlConfig, read: Callable[[], Replica]) -> None:
+    def __init__(self, config: MySqlConfig, read: Callable[[], Replica], ends_at: Ends = lambda end: None) -> None:
         """`read` connects to the server that is captured, which knows the tables: who writes may see no other than his own."""
         assert config.heartbeat is not None
         assert config.heartbeat_table is not None
         super().__init__(lambda: connect_to_write(config), config.heartbeat.every)
         self._config = config
         self._read = read
+        self._ends_at = ends_at
         self._table = ".".join(map(quoted, config.heartbeat_table.split(".")))
         self._write = _WRITE.format(table=self._table.replace("%", "%%"))
 
     def send(self, server: Replica, now_us: int) -> None:
         with closing(self._read()) as reading:
             captured = [name for name in reading.tables() if self._config.captures(*name)]
+            end = reading.end_for_comparison()
+        if not self._over.is_set():
+            self._ends_at(end)
         rows = [(self._config.name, *name, now_us, 1) for name in [("", ""), *captured]]
         server.write(self._write, rows)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from headrace.capture.position import BinlogPosition
 from headrace.capture.replica import Replica
-from headrace.errors import SourceError
+from headrace.errors import PositionLostError
 
 _TABLES_NAMED = 10
 
@@ -45,12 +45,14 @@ def _why_place_is_lost(replica: Replica, position: BinlogPosition, *, by_name: b
     return None
 
 
-def position_lost(where: object, source: str, position: BinlogPosition, why: str, tables: Sequence[str]) -> SourceError:
+def position_lost(
+    where: object, source: str, position: BinlogPosition, why: str, tables: Sequence[str]
+) -> PositionLostError:
     """The one message of a position that is gone. `tables`: those whose changes are lost, or patterns of them."""
     more = len(tables) - _TABLES_NAMED
     named = ", ".join(tables[:_TABLES_NAMED]) + (f" and {more} more" if more > 0 else "")
     again = " ".join(f"--table {table}" for table in tables[:_TABLES_NAMED]) + (" …" if more > 0 else "")
-    return SourceError(
+    return PositionLostError(
         f"capture of {source} stopped at {position}, and {where} cannot go on from there: {why}; changes of {named} are lost",
         fix=f"let capture go on behind the gap: `headrace skip FLOW.yaml --source {source}` (a Spark query: with a new `path` and checkpoint); then load the tables again:"
         f" `headrace load FLOW.yaml {again}`; and let the server keep its binlog for longer than captures stand still"

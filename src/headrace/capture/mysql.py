@@ -28,6 +28,7 @@ from headrace.capture.gather import Gatherer
 from headrace.capture.heartbeat import Probe, Pulse, Writer
 from headrace.capture.history import History
 from headrace.capture.load.base import Loader
+from headrace.capture.log_numbers import LogNumbers
 from headrace.capture.lost import position_lost, why_lost
 from headrace.capture.mask import check_masks
 from headrace.capture.mysql_config import MySqlConfig, Start, StartBehind, parsed_start
@@ -62,6 +63,7 @@ class MySqlSource:
         self._config = config
         self._before_images = before_images
         self._schemas = state / "schemas.json"
+        self._numbers = LogNumbers(state)
         self._replica: Replica | None = None
         self._pulse: Pulse | None = None
 
@@ -173,7 +175,8 @@ class MySqlSource:
     def _follow_files(self, pattern: Path, start: Mark | None, *, one_transaction: bool) -> Iterator[Event]:
         files = BinlogFiles(pattern)
         position = BinlogPosition.of(start) if start is not None else self._first_in(files, self._config.start)
-        self._require_file(files, position)
+        with self._numbers.losses():
+            self._require_file(files, position)
         history = self._history()
         gatherer = self._gatherer(history, start, network=False)
         gatherer.go_to(position, files.head(position.file))
@@ -255,8 +258,12 @@ class MySqlSource:
     # --- a live server
 
     def _follow_server(self, start: Mark | None, *, one_transaction: bool) -> Iterator[Event]:
-        replica = self._connect(BinlogPosition.of(start) if start is not None else None)
+        reached = BinlogPosition.of(start) if start is not None else None
+        self._numbers.begin(reached)
+        with self._numbers.losses():
+            replica = self._connect(reached)
         goal = replica.last_position()
+        self._numbers.ends_at(goal)
         position = self._resumed(replica, start) if start is not None else self._first_of(replica, self._config.start)
         history = self._history()
         gatherer = self._gatherer(history, start, network=True)
@@ -371,7 +378,9 @@ class MySqlSource:
             return None
         writes = heartbeat.table is not None
         pulse = self._pulse = (
-            Writer(self._config, replica.another) if writes else Probe(replica.another, heartbeat.every)
+            Writer(self._config, replica.another, self._numbers.ends_at)
+            if writes
+            else Probe(replica.another, heartbeat.every, self._numbers.ends_at)
         )
         pulse.start()
         return pulse

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +31,7 @@ from headrace.codec.ums import is_mark
 from headrace.errors import ConfigError, FatalError, HeadraceError, RetryableError, SourceError
 from headrace.log.base import Log, Span, entry_form, last
 from headrace.retry import Backoff
-from headrace.ums.change import ChangeBatch, Mark
+from headrace.ums.change import ChangeBatch, Clear, End, Mark
 from headrace.ums.schema import ID
 
 NOTICES_KEPT = 100
@@ -88,7 +88,7 @@ def run_capture(
     until_idle: bool,
     backoff: Backoff,
     progress: Callable[[Captured], None],
-    before_append: Callable[[], None] = lambda: None,
+    before_append: Callable[[Sequence[ChangeBatch | Clear | End]], None] = lambda changes: None,
     durable: Callable[[Event], None] = lambda event: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Captured:
@@ -96,8 +96,8 @@ def run_capture(
 
     Ends only at a mark, so that a transaction is not left half in the log by a planned stop. An outage of the source is waited
     out by `backoff`; the run then goes on from the newest mark. `source_type`: the first part of the source's namespaces. `parted_by`: the column
-    that says to which partition a row goes (partitions.py). `before_append` is called when what an event needs of the source's state is on this
-    machine's disk, `durable` with each event that is on the log.
+    that says to which partition a row goes (partitions.py). `before_append` is called with the changes of an event when what it needs of the source's
+    state is on this machine's disk, `durable` with each event that is on the log.
     """
     captured = Captured()
     while True:
@@ -233,12 +233,12 @@ def _append(
     *,
     parts: Parts,
     masker: Masker,
-    before: Callable[[], None],
+    before: Callable[[Sequence[ChangeBatch | Clear | End]], None],
 ) -> None:
     _must_not_fall(captured.mark, event)
     now_ms = time.time_ns() // 1_000_000
     changes, failed = masked_for(topic, event.changes, masker, log, now_ms)
-    before()
+    before(changes)
     is_news = bool(changes or event.heartbeats) or event.mark != captured.mark
     unit = parts.of(changes, event.heartbeats, event.mark if is_news else None, now_ms)
     if unit:

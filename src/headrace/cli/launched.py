@@ -53,16 +53,26 @@ def _run(pipeline: PipelineSpec, launch: Launch) -> None:
         shown_progress(as_json=False) as show,
         surroundings.watched(),
     ):
+        newest: dict[str, Json] = {}
+
+        def tell() -> None:
+            everything, summary = teller.told(newest)
+            launch.tell(everything, summary | surroundings.told)
 
         def progress(figures: dict[str, Json]) -> None:
+            nonlocal newest
+            newest = figures
             publish(figures)
             show(figures)
             if due.is_due():
-                everything, summary = teller.told(figures)
-                launch.tell(everything, summary | surroundings.told)
+                tell()
                 launch.bound_log()
 
-        run([pipeline], until_idle=False, progress=progress)
+        try:
+            run([pipeline], until_idle=False, progress=progress)
+        finally:  # what ended it may be what somebody is to be told of
+            surroundings.look()
+            tell()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace import registry
 from headrace.capture.base import Event, ReadsLog, Source
+from headrace.capture.changed_tables import ChangedTables
 from headrace.capture.load.base import load_of
 from headrace.capture.load.loading import lane_topics
 from headrace.capture.mask import Masker
@@ -157,6 +158,7 @@ def capture(
             until_idle=until_idle,
             backoff=backoff,
             progress=progress,
+            before_append=ChangedTables(state_of(config, pipeline)).note,
             durable=durable,
         )
     finally:

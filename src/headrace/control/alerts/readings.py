@@ -15,10 +15,12 @@ from headrace.control.alerts.rules import (
     HostSilent,
     LagAbove,
     LatencyAbove,
+    LogNumberFell,
     PathSilent,
     RowsSetAside,
     Rule,
     StateIs,
+    TableChanged,
     VerificationRed,
     WatermarkBehind,
 )
@@ -51,6 +53,10 @@ def readings(rule: Rule, scene: Scene, now_us: int) -> Iterator[Reading]:
         yield Reading(scene.pipeline, "", scene.state.name in when.states, why)
     elif scene.is_wanted and isinstance(when, HostSilent):
         yield from _hosts(scene)
+    elif scene.is_wanted and isinstance(when, TableChanged):
+        yield from _changed(when, scene, now_us)
+    elif scene.is_wanted and isinstance(when, LogNumberFell):
+        yield from _numbers(when, scene, now_us)
     elif scene.is_wanted and isinstance(when, DiskFull):
         yield from (
             _disk(scene.pipeline, disk["path"], disk["free_bytes"], disk["total_bytes"], when)
@@ -112,6 +118,25 @@ def _hosts(scene: Scene) -> Iterator[Reading]:
         names = ", ".join(gone[:5]) + (f" and {len(gone) - 5:,} more" if len(gone) > 5 else "")
         text = f"not heard of any more: {names}" if gone else "all of them are heard"
         yield Reading(scene.pipeline, f"members of {stage['name']}", bool(gone), text)
+
+
+def _changed(when: TableChanged, scene: Scene, now_us: int) -> Iterator[Reading]:
+    """One reading for each version, so that the next change is an alert of its own."""
+    for change in scene.told.get("changed_tables", []):
+        table = change["table"].split(".", 2)[2]
+        if fnmatchcase(table, when.table):
+            is_new = now_us - change["at_us"] < when.within_s * 1_000_000
+            yield Reading(scene.pipeline, f"table {change['table']}, {change['became']}", is_new, change["what"])
+
+
+def _numbers(when: LogNumberFell, scene: Scene, now_us: int) -> Iterator[Reading]:
+    for log in scene.told.get("log_numbers", []):
+        texts = []
+        if (lost := log["lost"]) is not None:
+            texts.append(lost["text"])
+        if (fell := log["fell"]) is not None and now_us - fell["at_us"] < when.within_s * 1_000_000:
+            texts.append(fell["text"])
+        yield Reading(scene.pipeline, f"source {log['source']}", bool(texts), "; ".join(texts) or "its numbers grow")
 
 
 def _verified(rule: Rule, scene: Scene) -> Iterator[Reading]:

@@ -22,6 +22,8 @@ Secret = Annotated[
 ]
 """Never the secret itself."""
 _Seconds = Annotated[int, Field(ge=0, le=31 * DAY_S)]
+_Within = Annotated[int, Field(ge=60, le=31 * DAY_S)]
+_Table = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 _Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9._-]{1,150}$")]
 _Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=500)]
 _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
@@ -100,8 +102,27 @@ class DiskFull(_Said):
     below_percent: Annotated[float, Field(gt=0, lt=100)] = 10.0
 
 
+class TableChanged(_Said):
+    """A captured table has got another version (columns, their types or names, the key), or was dropped, renamed or created anew."""
+
+    kind: Literal["schema"]
+    within_s: _Within = DAY_S
+    """So long it is told after capture has met it."""
+    table: _Table = "*"
+    """Of which tables, as ``schema.table``; with * and ?."""
+
+
+class LogNumberFell(_Said):
+    """The number of a server's log file fell (its log was reset, or another server answers), or the server lost what was not captured yet."""
+
+    kind: Literal["log_number"]
+    within_s: _Within = DAY_S
+    """So long a fall is told after it was seen; a loss is told until capture goes on."""
+
+
 When = Annotated[
-    StateIs | LagAbove | LatencyAbove | WatermarkBehind | PathSilent | HostSilent | RowsSetAside | VerificationRed | DiskFull,
+    StateIs | LagAbove | LatencyAbove | WatermarkBehind | PathSilent | HostSilent | RowsSetAside | VerificationRed | DiskFull
+    | TableChanged | LogNumberFell,
     Field(discriminator="kind"),
 ]  # fmt: skip
 

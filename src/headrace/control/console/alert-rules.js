@@ -19,6 +19,14 @@ const KINDS = [
   { kind: "host", text: "a host is silent" },
   { kind: "set_aside", text: "rows set aside, more than", limit: "above", of: "rows", usual: 0 },
   { kind: "verification", text: "a verification is red" },
+  { kind: "schema", text: "a captured table has changed within", limit: "within_s", of: "seconds", usual: 86_400 },
+  {
+    kind: "log_number",
+    text: "log file numbers fell, or the log is lost, within",
+    limit: "within_s",
+    of: "seconds",
+    usual: 86_400,
+  },
   { kind: "disk", text: "free on a disk below", limit: "below_percent", of: "%", usual: 10 },
 ];
 

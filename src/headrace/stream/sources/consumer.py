@@ -91,7 +91,7 @@ class Consumer:
             until_idle=False,
             backoff=Backoff(self._give_up_after_s),
             progress=self._progress,
-            before_append=state.save,
+            before_append=lambda changes: state.save(),
             sleep=self._pause,
         )
 
