@@ -83,6 +83,8 @@ _EXTRAS = {
     "hdfs_native": "hdfs",
     "jpype": "jdbc",
     "obstore": "s3",
+    "openlineage": "lineage",
+    "opentelemetry": "traces",
     "opensearchpy": "opensearch",
     "pgpq": "postgresql",
     "psycopg": "postgresql",

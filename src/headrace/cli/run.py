@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -208,13 +208,24 @@ def skip(file: Path, source: str | None, to: str) -> None:
 def served_metrics(
     pipelines: Sequence[PipelineSpec], address: MetricsSpec | None
 ) -> Iterator[Callable[[dict[str, Json]], None]]:
-    """Serves the figures that the callback is given, where somebody wants them served."""
-    if address is None and all(pipeline.metrics is None for pipeline in pipelines):
-        yield lambda figures: None
-        return
-    from headrace.stream.metrics import served  # noqa: PLC0415 - only when it is needed
+    """Serves the figures that the callback is given, where somebody wants them served, and tells them to whom the flow files name."""
+    with ExitStack() as stack:
+        told: list[Callable[[dict[str, Json]], None]] = []
+        if address is not None or any(pipeline.metrics is not None for pipeline in pipelines):
+            from headrace.stream.metrics import served  # noqa: PLC0415 - only when it is needed
 
-    with served(pipelines, address) as publish:
+            told.append(stack.enter_context(served(pipelines, address)))
+        if any(pipeline.is_exported for pipeline in pipelines):
+            from headrace.stream.exports.base import exporting  # noqa: PLC0415 - only when it is needed
+
+            told.append(
+                stack.enter_context(exporting(pipelines, lambda text: click.echo(f"headrace: {text}", err=True)))
+            )
+
+        def publish(figures: dict[str, Json]) -> None:
+            for tell in told:
+                tell(figures)
+
         yield publish
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from headrace.compute.steps import AnyStep, Sql, Step
+from headrace.flow.monitoring import InfluxSpec, LineageSpec, TracesSpec
 from headrace.flow.watermark import WatermarkSpec
 from headrace.model import Component, Duration, LocalPath, Model, SourceConfig, config_of
 from headrace.on_change import OnChange
@@ -206,6 +207,12 @@ class PipelineSpec(Model):
     """Where the tasks work; on this machine when left out."""
     metrics: Annotated[MetricsSpec | None, BeforeValidator(_metrics)] = None
     """Where figures are served for Prometheus while this file runs; nowhere when left out."""
+    influx: InfluxSpec | None = None
+    """Figures of each period for InfluxDB, to its server or into a file; nowhere when left out."""
+    traces: TracesSpec | None = None
+    """Spans for OpenTelemetry; none when left out."""
+    lineage: LineageSpec | None = None
+    """OpenLineage events of flows and their tables; none when left out."""
     watermark: WatermarkSpec | None = None
     """Keeps how far event time is complete, and closes the lake's windows by it; when left out they close by the sources' commit times."""
 
@@ -279,6 +286,11 @@ class PipelineSpec(Model):
                     " write `watermark: {}` into the file, and who is expected"
                 )
         return self
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether others than Prometheus are told how a run of it goes."""
+        return any(option is not None for option in (self.influx, self.traces, self.lineage))
 
     def inputs_of(self, source: SourceConfig) -> list[SourceConfig]:
         """The sources whose changes a source may be computed from."""

@@ -18,6 +18,7 @@ from headrace.log.base import Span
 from headrace.model import SourceConfig
 from headrace.retry import Backoff
 from headrace.sinks.base import refused
+from headrace.stream.exports.base import checked
 from headrace.stream.figures import Json, Progress, Throttle, capture_figures
 from headrace.stream.parts import capture, open_log, open_sink, open_source, open_transform
 from headrace.stream.watch import Watch
@@ -128,6 +129,7 @@ def check_all(pipeline: PipelineSpec) -> Iterator[tuple[str, Finding | str | Non
     for flow in pipeline.flows:
         yield from ((f"flow {flow.name}", text) for text in _what_is_computed(flow, tables))
         yield from _told(f"flow {flow.name}: target", _of_target(flow, tables))
+    yield from checked(pipeline)
 
 
 def _told(name: str, findings: Iterable[Finding]) -> Iterator[tuple[str, Finding | None]]:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from headrace.capture.stage import Arrival, Latency, percentile_ms
 from headrace.capture.statistics import Spool, StatisticsConfig
@@ -128,38 +129,55 @@ class Recorder:
     """Hands what has passed in each period to the statistics sources of a flow file, through their spools."""
 
     def __init__(self, pipeline: PipelineSpec, clock: Callable[[], float] = time.time) -> None:
-        self._observed = [source for source in pipeline.source if not isinstance(source, StatisticsConfig)]
+        self._observed = observed(pipeline)
         self._clock = clock
         self._periods = [
-            _Period(Spool(pipeline.state / "sources" / source.name), source.every, clock())
+            Period(Spool(pipeline.state / "sources" / source.name), source.every, clock())
             for source in pipeline.source
             if isinstance(source, StatisticsConfig)
         ]
 
     def look(self, figures: dict[str, Json]) -> None:
         """Called often; writes when a period is over."""
-        now_s = self._clock()
         for period in self._periods:
-            if now_s >= period.began_s + period.every_s:
-                period.end(list(lines(figures, self._observed, round(now_s * 1e6))), now_s)
+            period.look(figures, self._observed, self._clock())
 
 
-class _Period:
-    def __init__(self, spool: Spool, every_s: float, began_s: float) -> None:
-        self.every_s = every_s
-        self.began_s = began_s
-        self._spool = spool
+def observed(pipeline: PipelineSpec) -> list[SourceConfig]:
+    """The sources whose figures are told: statistics of statistics are left out."""
+    return [source for source in pipeline.source if not isinstance(source, StatisticsConfig)]
+
+
+class Taker(Protocol):
+    """Who is handed what has passed in a period; times in seconds since 1970 UTC."""
+
+    def write(self, records: Sequence[Json], *, began_s: float, ended_s: float) -> None: ...
+
+
+class Period:
+    """Periods of one length, one after the other."""
+
+    def __init__(self, taker: Taker, every_s: float, began_s: float) -> None:
+        self._every_s = every_s
+        self._began_s = began_s
+        self._taker = taker
         self._before: dict[tuple[Stage, str], Line] = {}
 
-    def end(self, found: list[Line], now_s: float) -> None:
+    def look(self, figures: dict[str, Json], sources: Sequence[SourceConfig], now_s: float) -> None:
+        """Ends the period when its time is over."""
+        if now_s >= self._began_s + self._every_s:
+            self.end(figures, sources, now_s)
+
+    def end(self, figures: dict[str, Json], sources: Sequence[SourceConfig], now_s: float) -> None:
+        found = list(lines(figures, sources, round(now_s * 1e6)))
         if found:
-            self._spool.write(
+            self._taker.write(
                 [_record(_since(self._before.get((line.stage, line.table)), line)) for line in found],
-                began_s=self.began_s,
+                began_s=self._began_s,
                 ended_s=now_s,
             )
         self._before = {(line.stage, line.table): line for line in found}
-        self.began_s = now_s
+        self._began_s = now_s
 
 
 def _since(before: Line | None, line: Line) -> Line:
