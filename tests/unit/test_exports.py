@@ -154,6 +154,7 @@ def attributes(span: Span) -> dict[str, int | str]:
 def test_epochs_and_flows_are_spans(server: Webhook, tmp_path: Path) -> None:
     spec = pipeline(tmp_path, traces=f'{{url: "{server.url}", service: shop, headers: {{X-Key: abc}}}}')
     seen = figures(5, ended_ms=3_000, problem="the target is away")
+    seen["capture-of-another-file"] = seen["capture-db1"]
     with pytest.raises(SourceError):
         fails(spec, figures(5), seen, seen)
     spans = spans_of(server)

@@ -21,8 +21,12 @@ _KINDS = ("influx", "traces", "lineage")
 class Export(Protocol):
     """Of one flow file. No method waits for anybody, but for `end`, which waits some seconds at most."""
 
+    def begin(self) -> None:
+        """The run begins; before all but `check`."""
+        ...
+
     def look(self, figures: dict[str, Json]) -> None:
-        """The newest figures of all tasks, as a `Watch` has made them; called often."""
+        """The newest figures of all tasks, of other flow files too, as a `Watch` has made them; called often."""
         ...
 
     def end(self, error: BaseException | None) -> None:
@@ -30,7 +34,7 @@ class Export(Protocol):
         ...
 
     def check(self) -> Iterator[Finding]:
-        """What keeps it from telling anybody; nothing is told."""
+        """What keeps it from telling anybody; nothing is told, and nothing else is called."""
         ...
 
 
@@ -57,6 +61,8 @@ def exporting(pipelines: Sequence[PipelineSpec], tell: Tell) -> Iterator[Progres
             export.look(figures)
 
     error: BaseException | None = None
+    for export in exports:
+        export.begin()
     try:
         yield look
     except BaseException as ended_by:
@@ -79,5 +85,4 @@ def checked(pipeline: PipelineSpec) -> Iterator[tuple[str, Finding | None]]:
             yield from ((name, finding) for finding in export.check())
         except HeadraceError as error:
             yield name, Finding(error.message, error.fix, stops=False)
-        export.end(None)
         yield name, None

@@ -10,6 +10,7 @@ The time, in nanoseconds, is the end of the period; counts are those of the peri
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -31,6 +32,8 @@ _TAGS = ("source", "stage", "flow")
 
 
 class _Way(Protocol):
+    def open(self) -> None: ...
+
     def put(self, body: bytes) -> None: ...
 
     def close(self) -> None: ...
@@ -49,6 +52,9 @@ class Exporter:
         self._way: _Way = _File(self._spec.path, tell) if self._spec.path is not None else _Server(self._spec, tell)
         self._period = Period(self, self._spec.every, clock())
         self._newest: dict[str, Json] = {}
+
+    def begin(self) -> None:
+        self._way.open()
 
     def look(self, figures: dict[str, Json]) -> None:
         self._newest = figures
@@ -78,13 +84,16 @@ class _Server:
         self._tell = tell
         self._outbox: Outbox | None = None
 
+    def open(self) -> None:
+        self._outbox = Outbox("influx", self._poster, self._tell)
+
     def put(self, body: bytes) -> None:
-        self._outbox = self._outbox or Outbox("influx", self._poster, self._tell)
+        assert self._outbox is not None
         self._outbox.put(body)
 
     def close(self) -> None:
-        if self._outbox is not None:
-            self._outbox.close()
+        assert self._outbox is not None
+        self._outbox.close()
 
     def check(self) -> Iterator[Finding]:
         return self._poster.check()
@@ -98,15 +107,13 @@ class _File:
         self._tell = tell
         self._problem = ""
 
+    def open(self) -> None: ...
+
     def put(self, body: bytes) -> None:
         problem = ""
         try:
             make_directories(self._path.parent)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                os.write(descriptor, body)
-            finally:
-                os.close(descriptor)
+            _append(self._path, body)
         except OSError as error:
             problem = storage_error("append to", self._path, error).message
         except HeadraceError as error:
@@ -123,6 +130,18 @@ class _File:
             yield Finding(
                 f"{self._path} cannot be written", "give this user the right to, or choose another path", stops=False
             )
+
+
+def _append(path: Path, body: bytes) -> None:
+    """All of it, or nothing: of a disk that is full, half a line would spoil the next one."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, body) < len(body):
+            os.ftruncate(descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(descriptor)
 
 
 def line_of(record: Mapping[str, Any], tags: Mapping[str, str], at_ns: int) -> str:

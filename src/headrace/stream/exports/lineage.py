@@ -69,19 +69,19 @@ class Exporter:
         self._newest: dict[str, Json] = {}
         self._due_s = 0.0
 
+    def begin(self) -> None:
+        self._outbox = Outbox("lineage", self._poster, self._tell)
+        self._due_s = self._elapsed() + self._spec.every
+        self._emit(RunState.START)
+
     def look(self, figures: dict[str, Json]) -> None:
         self._newest = figures
-        if self._outbox is None:
-            self._outbox = Outbox("lineage", self._poster, self._tell)
-            self._due_s = self._elapsed() + self._spec.every
-            self._emit(RunState.START)
-        elif self._elapsed() >= self._due_s:
+        if self._elapsed() >= self._due_s:
             self._due_s = self._elapsed() + self._spec.every
             self._emit(RunState.RUNNING)
 
     def end(self, error: BaseException | None) -> None:
-        if self._outbox is None:
-            return
+        assert self._outbox is not None
         state = RunState.FAIL if isinstance(error, Exception) else RunState.ABORT
         self._emit(RunState.COMPLETE if error is None else state, error)
         self._outbox.close()

@@ -14,14 +14,13 @@ Counts of a span are what came on top since the one before it was made.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import Link, Span, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer, set_span_in_context
 
 from headrace.errors import Finding
 from headrace.flow.monitoring import TracesSpec
@@ -46,21 +45,27 @@ class Exporter:
         self._provider: TracerProvider | None = None
         self._run: Span | None = None
         self._flows = [flow.name for flow in pipeline.flows]
+        self._sources = [source.name for source in pipeline.source]
         self._ended_ms: dict[str, int] = {}
         self._counted: dict[tuple[str, ...], _Counts] = {}
 
+    def begin(self) -> None:
+        self._provider = TracerProvider(resource=Resource.create({"service.name": self._spec.service}))
+        exporter = _Telling(_exporter(self._spec), self._spec.url, self._tell)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._run = self._tracer().start_span("run", attributes={"headrace.flows": self._flows})
+
     def look(self, figures: dict[str, Json]) -> None:
-        run = self._begun()
         for task, reported in figures.items():
             ended_ms = reported.get("ended_ms")
-            if ended_ms is None or self._ended_ms.get(task) == ended_ms:
+            if ended_ms is None or self._ended_ms.get(task) == ended_ms or not self._is_ours(task):
                 continue
             self._ended_ms[task] = ended_ms
-            self._epoch(run, task, reported)
+            self._epoch(task, reported)
 
     def end(self, error: BaseException | None) -> None:
-        if self._provider is None or self._run is None:
-            return
+        assert self._provider is not None
+        assert self._run is not None
         if error is not None:
             self._run.set_status(
                 Status(StatusCode.ERROR, str(error).splitlines()[0] if str(error) else type(error).__name__)
@@ -81,25 +86,24 @@ class Exporter:
         finally:
             exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    def _begun(self) -> Span:
-        if self._run is None:
-            resource = Resource.create({"service.name": self._spec.service})
-            self._provider = TracerProvider(resource=resource)
-            exporter = _Telling(_exporter(self._spec), self._spec.url, self._tell)
-            self._provider.add_span_processor(BatchSpanProcessor(exporter))
-            tracer = self._provider.get_tracer("headrace")
-            self._run = tracer.start_span("run", attributes={"headrace.flows": self._flows}, start_time=time.time_ns())
-        return self._run
-
-    def _epoch(self, run: Span, task: str, reported: Json) -> None:
+    def _tracer(self) -> Tracer:
         assert self._provider is not None
-        tracer = self._provider.get_tracer("headrace")
+        return self._provider.get_tracer("headrace")
+
+    def _is_ours(self, task: str) -> bool:
+        """Whether it works for a source of this flow file (names of tasks: stream/tasks.py)."""
+        of = task.partition("-")[2]
+        return any(of == name or of.startswith(f"{name}-") for name in self._sources)
+
+    def _epoch(self, task: str, reported: Json) -> None:
+        assert self._run is not None
+        tracer = self._tracer()
         began_ns, ended_ns = (reported[name] * 1_000_000 for name in ("began_ms", "ended_ms"))
         kind, _, source = task.partition("-")
         flows = reported.get("flows", {})
         span = tracer.start_span(
             f"{kind} {source}",
-            links=[Link(run.get_span_context())],
+            links=[Link(self._run.get_span_context())],
             attributes={"headrace.task": task, **self._new((task,), reported)},
             start_time=began_ns,
         )
