@@ -13,6 +13,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 
 from headrace.control.people import Role
+from tests import patience
 from tests.control import PASSWORD, Client, ControlServer, serving, shop, wait_until
 
 _EXAMPLES = int(os.environ.get("HEADRACE_API_EXAMPLES", "4"))
@@ -223,7 +224,7 @@ def test_schemathesis_finds_no_server_error(server: ControlServer, admin: Client
         @few
         @schemathesis_given(operation)
         def try_it(case: schemathesis.Case) -> None:
-            case.call_and_validate(headers=headers, checks=wanted)
+            case.call_and_validate(headers=headers, checks=wanted, timeout=patience.HANG_S)
 
         try_it()
         tried += 1

@@ -107,6 +107,13 @@ def test_lines_go_to_the_end_of_a_file(tmp_path: Path) -> None:
     assert stages == ["5i", "5i", "6i", "6i"]
 
 
+def test_a_disk_that_is_full_is_told_once(tmp_path: Path) -> None:
+    told: list[str] = []
+    with exporting([pipeline(tmp_path, influx="{path: /dev/full, every: 100ms}")], told.append) as look:
+        wait_until(lambda: look(figures(5)) or told)
+    assert told == ["influx: could not append to /dev/full: No space left on device"]
+
+
 def test_names_are_escaped() -> None:
     record = {
         "source": "a b",
