@@ -46,6 +46,8 @@ def opened(pipeline: PipelineSpec, tell: Tell) -> dict[str, Export]:
             try:
                 module = import_module(f"headrace.stream.exports.{kind}")
             except ModuleNotFoundError as error:
+                if (error.name or "").startswith("headrace"):
+                    raise
                 raise registry.missing_driver(error, kind) from error
             found[kind] = module.Exporter(pipeline, tell)
     return found

@@ -136,7 +136,6 @@ class _Telling(SpanExporter):
         self._url = url
         self._tell = tell
         self._is_told = False
-        logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
@@ -156,5 +155,6 @@ def _judge(span: Span, part: Json) -> None:
 
 
 def _exporter(spec: TracesSpec, timeout_s: float = _TIMEOUT_S) -> OTLPSpanExporter:
+    logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)  # it is said once, in our words
     certificate = str(spec.ca) if spec.ca is not None else None
     return OTLPSpanExporter(endpoint=spec.url, headers=spec.headers, certificate_file=certificate, timeout=timeout_s)
