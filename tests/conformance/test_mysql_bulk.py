@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow as pa
 import pymysql
@@ -12,6 +13,7 @@ import pytest
 from headrace.sinks.database.mysql_bulk import BulkConnection
 from headrace.ums.values import Array
 from tests.servers.binlog_server import BinlogServer
+from tests.servers.front import certified
 from tests.servers.mariadb import MariaDb
 
 _INSERT = "INSERT INTO {} (id, body) VALUES (?, ?) ON DUPLICATE KEY UPDATE body = VALUES(body)"
@@ -20,7 +22,7 @@ _LENGTHS = (0, 1, 250, 251, 65_535, 65_536, 1 << 24)
 """Both sides of each place from which on a length takes more bytes."""
 
 
-def _connected(server: BinlogServer, database: str = "") -> BulkConnection:
+def _connected(server: BinlogServer, database: str = "", **tls: str) -> BulkConnection:
     with closing(server.connect()) as known:
         return BulkConnection(
             host=server.host,
@@ -30,6 +32,7 @@ def _connected(server: BinlogServer, database: str = "") -> BulkConnection:
             database=database or None,
             charset="utf8mb4",
             autocommit=True,
+            **tls,
         )
 
 
@@ -108,3 +111,17 @@ def test_mysql_does_not_offer_it(mysql: BinlogServer, mariadb: MariaDb) -> None:
         with closing(_connected(server)) as made:
             assert made.takes_bulk == (server is mariadb)
             assert _run(made, "SELECT 1") == [(1,)]
+
+
+def test_it_goes_over_tls(tmp_path: Path) -> None:
+    certificate, key = certified("127.0.0.1", tmp_path)
+    with (
+        MariaDb(f"--ssl-cert={certificate}", f"--ssl-key={key}") as server,
+        server.database() as name,
+        closing(_connected(server, name, ssl_ca=str(certificate))) as made,
+    ):
+        assert _run(made, "SHOW STATUS LIKE 'Ssl_cipher'") != [("Ssl_cipher", "")]
+        _run(made, "CREATE TABLE t (id BIGINT PRIMARY KEY, body LONGBLOB)")
+        assert made.takes_bulk
+        _insert(made, {1: b"a"})
+        assert _run(made, "SELECT id, body FROM t") == [(1, b"a")]

@@ -17,14 +17,20 @@ from tests.servers.install import find_program
 USER, PASSWORD = "head race", "p@ss/word"
 
 
-@contextmanager
-def front(host: str, port: int, folder: Path) -> Iterator[int]:
-    """The port of a front of that server; its certificate is `folder`/certificate.pem."""
+def certified(host: str, folder: Path) -> tuple[Path, Path]:
+    """A certificate for a server at that address, signed by itself, and its key; both in `folder`."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     new = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=front", "-days", "2"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     command = [find_program("openssl"), *new, "-addext", f"subjectAltName=IP:{host}", *files]
     subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+@contextmanager
+def front(host: str, port: int, folder: Path) -> Iterator[int]:
+    """The port of a front of that server; its certificate is `folder`/certificate.pem."""
+    certificate, key = certified(host, folder)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     with ThreadingHTTPServer((host, 0), _handler(host, port)) as server:

@@ -83,7 +83,7 @@ ONLY_IN: dict[str, set[str]] = {
     "psycopg": {"sinks.database.postgresql"},
     "pgpq": {"sinks.database.postgresql_rows"},
     "jpype": {f"sinks.jdbc.{module}" for module in ("binding", "connection", "dialect", "jvm", "rows")},
-    "msgpack": {"sinks.redis"},
+    "msgpack": {"sinks.redis_rows"},
     "redis": {"compute.lookups.redis", "sinks.redis", "sinks.redis_config"},
     "sqlalchemy": {"compute.lookups.database", "control", "doris.store", "own_database", "watermark.store"},
     "argon2": {"control.people"},

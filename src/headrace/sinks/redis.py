@@ -23,21 +23,19 @@ Limits: one server or a sentinel's master, no cluster. Transactions of the sourc
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-import msgpack
 import pyarrow as pa
 import redis
 
-from headrace.errors import ConfigError, DataError, FatalError, Finding, HeadraceError, RetryableError
+from headrace.errors import ConfigError, FatalError, Finding, HeadraceError, RetryableError
 from headrace.sinks.base import (
     Capabilities,
     Places,
@@ -51,10 +49,10 @@ from headrace.sinks.base import (
 from headrace.sinks.fields import Evolved, Shape, evolved
 from headrace.sinks.gathered import GatheringSink
 from headrace.sinks.redis_config import RedisConfig
+from headrace.sinks.redis_rows import RedisTable, RowForm, packed, plain, quoted, record_of, ts_text
 from headrace.sinks.redis_scripts import BEGIN, END, RAISE_CLEARED, RESHAPE, Scripts
-from headrace.ums.change import ChangeBatch, Clear, is_delete
-from headrace.ums.schema import ID, TS, Column, Namespace, TableSchema
-from headrace.ums.values import Array, from_values, is_bytes, to_text
+from headrace.ums.change import ChangeBatch, Clear
+from headrace.ums.schema import Namespace, TableSchema
 
 _OWN = "headrace:"
 _POSITIONS = "headrace:positions"
@@ -62,25 +60,6 @@ _GATHERED_ROWS = 20_000
 _PAGE = 500
 _TELL_APART = "tell them apart in `key`, for instance with '{source}:{schema}:{table}:{key}'"
 _SHAPING_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A version of a table, and where its values go."""
-
-    table: TableSchema
-    shape: Shape
-    number: int
-    prefix: str
-    """What its keys begin with."""
-
-    @property
-    def record(self) -> str:
-        return _record(self.table)
-
-    @property
-    def changed(self) -> str:
-        return f"headrace:changed:{self.table.namespace.all_versions}"
 
 
 class RedisSink(GatheringSink):
@@ -94,10 +73,11 @@ class RedisSink(GatheringSink):
         self._config = config
         self._flow = flow
         self._client: redis.Redis | None = None
-        self._tables: dict[Namespace, _Table] = {}
+        self._tables: dict[Namespace, RedisTable] = {}
         self._places = Places(_TELL_APART)
         self._system = config.system_columns
         self._scripts = Scripts(self._system)
+        self._form = RowForm(config.form, self._system)
         self._gone_for_ms = round(config.tombstones * 1000) if config.delete == "hard" else 0
 
     # --- the contract
@@ -127,13 +107,13 @@ class RedisSink(GatheringSink):
 
     def _rehearse(self, table: TableSchema) -> None:
         with self._errors():
-            self._refuse_other_system_columns(table, self._connected().hget(_record(table), "system"))
+            self._refuse_other_system_columns(table, self._connected().hget(record_of(table), "system"))
             evolved(self._known(self._connected(), table)[0], table, self._config.on_change)
 
     def clear(self, clear: Clear) -> None:
         self.flush()
         to = self._tables[clear.table.namespace]
-        id_, ts = str(clear.id), _ts_text(pa.array([clear.commit_ts_us], pa.int64()).view(pa.timestamp("us", "UTC")))[0]
+        id_, ts = str(clear.id), ts_text(pa.array([clear.commit_ts_us], pa.int64()).view(pa.timestamp("us", "UTC")))[0]
         with self._errors():
             client = self._connected()
             client.eval(RAISE_CLEARED, 1, to.record, id_)
@@ -171,12 +151,12 @@ class RedisSink(GatheringSink):
     def scan(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         with self._errors():
             client = self._connected()
-            to = _Table(table, *self._known(client, table)[:2], self._prefix(table.namespace))
-            yield self._to_batch([], to)
+            to = RedisTable(table, *self._known(client, table)[:2], self._prefix(table.namespace))
+            yield self._form.to_batch([], to)
             for keys in self._pages(to):
-                rows = [row for row in self._rows(client, keys) if row and _plain(row[self._system.active]) == "1"]
+                rows = [row for row in self._rows(client, keys) if row and plain(row[self._system.active]) == "1"]
                 if rows:
-                    yield self._to_batch(rows, to)
+                    yield self._form.to_batch(rows, to)
 
     def close(self) -> None:
         super().close()
@@ -197,10 +177,10 @@ class RedisSink(GatheringSink):
             part = ChangeBatch(batch.table, batch.data.slice(first, self._config.batch_rows))
             while True:
                 to = self._tables[space]
-                keys, rows = self._encoded(part, to)
+                keys, rows = self._form.encoded(part, to)
                 head: list[Any] = [to.record, to.number, self._gone_for_ms, self._config.form, self._expire_ms]
                 script = self._connected().register_script(self._scripts.write)
-                if int(script(keys=keys, args=[*head, _packed(rows)])) >= 0:
+                if int(script(keys=keys, args=[*head, packed(rows)])) >= 0:
                     break
                 self._tables[space] = self._shaped(batch.table)
 
@@ -208,81 +188,17 @@ class RedisSink(GatheringSink):
     def _expire_ms(self) -> int:
         return round(self._config.expire * 1000) if self._config.expire else 0
 
-    def _encoded(self, batch: ChangeBatch, to: _Table) -> tuple[list[str], list[list[Any]]]:
-        """The keys of rows, and what the script is told of each."""
-        data = batch.data
-        key_columns = [to_text(data.column(name)).to_pylist() for name in batch.table.key]
-        if any(value is None for column in key_columns for value in column):
-            raise DataError(
-                f"table {batch.table.namespace.all_versions}: a row has no value in a key column",
-                fix="name key columns that are never null, or leave the table out",
-            )
-        keys = [
-            f"{to.prefix}{':'.join(_quoted(value) for value in values)}" for values in zip(*key_columns, strict=True)
-        ]
-        placed = to.shape.placed(batch.table)
-        columns = [_cells(data.column(column.name)) for column, _ in placed]
-        fields = [name for _, name in placed]
-        later = {name: to.shape.default(one) for one, name in to.shape.later(batch.table).items()}
-        ids, times = data.column(ID).to_pylist(), _ts_text(data.column(TS))
-        deletes = is_delete(data).to_pylist()
-        rows: list[list[Any]] = []
-        for id_, ts, deleted, values in zip(ids, times, deletes, zip(*columns, strict=True), strict=True):
-            row = {
-                self._system.id: str(id_),
-                self._system.ts: ts,
-                self._system.active: "0" if deleted else "1",
-                **later,
-                **dict(zip(fields, values, strict=True)),
-            }
-            rows.append([str(id_), ts, "d" if deleted else "w", *self._told(row)])
-        return keys, rows
-
-    def _told(self, row: dict[str, Any]) -> list[Any]:
-        """A row as the server keeps it: fields and values in turns, or one text."""
-        if self._config.form == "hash":
-            return [part for name, value in row.items() if value is not None for part in (name, value)]
-        values = {name: _as_json(value) for name, value in row.items() if name not in self._system.of_rows}
-        names = self._system
-        head = (
-            f'{{"{names.id}":"{_plain(row[names.id])}","{names.ts}":"{_plain(row[names.ts])}"'
-            f',"{names.active}":{_plain(row[names.active])}'
-        )
-        rest = json.dumps(values, ensure_ascii=False, separators=(",", ":"))[1:]
-        return [head + ("," if values else "") + rest]
-
     def _rows(self, client: redis.Redis, keys: Sequence[bytes]) -> list[dict[str, Any]]:
         """Fields of rows, empty where there is none any more."""
         if self._config.form == "json":
             texts: Any = client.mget(keys)
-            return [{} if text is None else self._from_json(text) for text in texts]
+            return [{} if text is None else self._form.from_json(text) for text in texts]
         pipeline = client.pipeline(transaction=False)
         for key in keys:
             pipeline.hgetall(key)
         return [{name.decode(): value for name, value in row.items()} for row in pipeline.execute()]
 
-    def _to_batch(self, rows: Sequence[dict[str, Any]], to: _Table) -> pa.RecordBatch:
-        arrays = []
-        for column in to.table.columns:
-            name = to.shape.names.get(column.identity)
-            values = [None if name is None else self._value(row.get(name), column) for row in rows]
-            try:
-                arrays.append(from_values(values, column.type))
-            except (ValueError, ArithmeticError, TypeError) as error:
-                raise DataError(
-                    f"keys {to.prefix}…, column '{column.name}': a stored value is not {column.type}: {error}",
-                    fix="correct the value in the target, or remove the keys and load the table again",
-                ) from error
-        return pa.RecordBatch.from_arrays(arrays, [column.name for column in to.table.columns])
-
-    def _value(self, stored: Any, column: Column) -> Any:
-        if stored is None:
-            return None
-        if not is_bytes(column.type):
-            return _plain(stored)
-        return stored if self._config.form == "hash" else base64.b64decode(stored)
-
-    def _pages(self, to: _Table) -> Iterator[list[bytes]]:
+    def _pages(self, to: RedisTable) -> Iterator[list[bytes]]:
         """Keys of the rows of a table; those that are there all the time at least once."""
         pattern = "".join(f"\\{sign}" if sign in "*?[]^-\\" else sign for sign in to.prefix) + "*"
         keys: Iterable[Any] = self._connected().scan_iter(match=pattern, count=_PAGE)
@@ -291,45 +207,41 @@ class RedisSink(GatheringSink):
             yield page
 
     def _prefix(self, space: Namespace) -> str:
-        names = {name: _quoted(getattr(space, name)) for name in ("type", "source", "schema", "table")}
+        names = {name: quoted(getattr(space, name)) for name in ("type", "source", "schema", "table")}
         return self._config.key.format(**names, key="")
-
-    def _from_json(self, text: bytes) -> dict[str, Any]:
-        row: dict[str, Any] = json.loads(text)
-        return {**row, self._system.active: str(row[self._system.active])}
 
     # --- shapes
 
     def _keep_system_columns(self, table: TableSchema) -> None:
         client, names = self._connected(), json.dumps(self._system.of_rows)
-        if not client.hsetnx(_record(table), "system", names):
-            self._refuse_other_system_columns(table, client.hget(_record(table), "system"))
+        if not client.hsetnx(record_of(table), "system", names):
+            self._refuse_other_system_columns(table, client.hget(record_of(table), "system"))
 
     def _refuse_other_system_columns(self, table: TableSchema, stored: Any) -> None:
         if stored is not None and tuple(json.loads(stored)) != self._system.of_rows:
             raise has_other_system_columns(table, json.loads(stored))
 
-    def _shaped(self, table: TableSchema) -> _Table:
+    def _shaped(self, table: TableSchema) -> RedisTable:
         """The table's rows in a shape that takes this version: changed when they have another one."""
         give_up_at = time.monotonic() + _SHAPING_S
         client, prefix = self._connected(), self._prefix(table.namespace)
         while time.monotonic() < give_up_at:
             shape, number, pending = self._known(client, table)
-            to = _Table(table, shape, number, prefix)
+            to = RedisTable(table, shape, number, prefix)
             if pending is None:
                 pending = evolved(shape, table, self._config.on_change)
                 if pending.shape == shape:
                     return to
                 if not client.eval(BEGIN, 1, to.record, str(number), pending.to_json()):
                     continue  # somebody else was first
-                to = _Table(table, shape, number + 1, prefix)
+                to = RedisTable(table, shape, number + 1, prefix)
             self._reshape(client, to, pending)
         raise RetryableError(
             f"rows of {table.namespace.all_versions} are being given another shape", fix="wait until that is done"
         )
 
     def _known(self, client: redis.Redis, table: TableSchema) -> tuple[Shape, int, Evolved | None]:
-        record: Any = client.hmget(_record(table), ["shape", "number", "changing", "pending"])
+        record: Any = client.hmget(record_of(table), ["shape", "number", "changing", "pending"])
         shape, number, changing, pending = record
         return (
             Shape.from_json(shape) if shape else Shape(),
@@ -337,7 +249,7 @@ class RedisSink(GatheringSink):
             Evolved.from_json(pending) if changing == b"1" else None,
         )
 
-    def _reshape(self, client: redis.Redis, to: _Table, change: Evolved) -> None:
+    def _reshape(self, client: redis.Redis, to: RedisTable, change: Evolved) -> None:
         if change.changes_rows:
             script = client.register_script(RESHAPE)
             for keys in self._pages(to):
@@ -346,7 +258,7 @@ class RedisSink(GatheringSink):
                 for key, row in zip(keys, rows, strict=True):
                     if row:
                         args: list[Any] = [to.record, to.number, to.changed, self._config.form]
-                        script(keys=[key], args=[*args, *self._told(change.row(row))], client=pipeline)
+                        script(keys=[key], args=[*args, *self._form.told(change.row(row))], client=pipeline)
                 if 0 in pipeline.execute():
                     return  # somebody else has ended it
         client.eval(END, 1, to.record, str(to.number), change.shape.to_json(), to.changed)
@@ -390,37 +302,5 @@ def _refuse_own_keys(prefix: str, table: TableSchema) -> None:
         )
 
 
-def _record(table: TableSchema) -> str:
-    return f"headrace:table:{table.namespace.all_versions}"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("%", "%25").replace(":", "%3A")
-
-
-def _plain(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def _position_name(flow: str, topic: str, partition: int) -> str:
     return json.dumps([flow, topic, partition])
-
-
-def _packed(rows: list[list[Any]]) -> bytes:
-    """As the server's cmsgpack reads it, to which text and binary are one type."""
-    packed: bytes = msgpack.packb(rows, use_bin_type=False)
-    return packed
-
-
-def _ts_text(column: Array) -> list[str]:
-    return [str(text) for text in to_text(column).to_pylist()]
-
-
-def _cells(column: Array) -> list[Any]:
-    """Values as fields hold them: binary as it is, all else as text."""
-    cells: list[Any] = column.to_pylist() if is_bytes(column.type) else to_text(column).to_pylist()
-    return cells
-
-
-def _as_json(value: str | bytes | None) -> str | None:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
