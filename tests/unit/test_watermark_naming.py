@@ -120,3 +120,7 @@ def test_a_redirect_is_followed_and_nonsense_is_told() -> None:
         assert expected_names(Expected(url=url.replace("hosts", "moved"))) == ["web1", "web2"]
         with pytest.raises(RetryableError, match="answers 404, and no JSON list"):
             expected_names(Expected(url=url.replace("hosts", "nothing")))
+
+
+def test_the_addresses_of_a_name_are_the_members() -> None:
+    assert "127.0.0.1" in expected_names(Expected(dns="localhost"))
