@@ -46,7 +46,7 @@ class _Anything(Mapping[str, str]):
     """An environment that has every name."""
 
     def __getitem__(self, name: str) -> str:
-        return f"what {name} stands for"
+        return "postgresql://me@db/shop" if name.endswith("_URL") else f"what {name} stands for"
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
