@@ -204,6 +204,18 @@ def test_twice_into_a_database_changes_nothing(path: Path, tmp_path: Path, delet
     assert dump(tmp_path / "mart.db") == before, "parts, in any order"
 
 
+def test_a_row_that_the_target_refuses_is_named(path: Path, tmp_path: Path) -> None:
+    """There is no ledger that it could be set aside in."""
+    to = flow(to={"type": "database", "url": f"sqlite:///{tmp_path}/mart.db"}, set_aside=10)
+    fill(job(path, to, 0, 20))
+    with sqlite3.connect(tmp_path / "mart.db") as connection:
+        connection.execute(
+            "CREATE TRIGGER rule BEFORE INSERT ON lines WHEN NEW.id = 31 BEGIN SELECT RAISE(ABORT, 'against the rule'); END"
+        )
+    with pytest.raises(DataError, match=r"shop\.lines, row with id=31.*against the rule"):
+        fill(job(path, to))
+
+
 class Shaky(MemorySink):
     """A target that is away now and then."""
 

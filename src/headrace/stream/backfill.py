@@ -122,7 +122,7 @@ def _must_be_kept(manifest: Manifest, table: str, job: Backfill) -> None:
 
 
 def _delivered(manifest: Manifest, job: Backfill, tables: Sequence[str]) -> Filled:
-    done, flow = Filled(), _without_waiting(job.to)
+    done, flow = Filled(), _without_ledgers(job.to)
     for source, several in _by_source(tables).items():
         log = LakeLog(manifest, several, job.range)
         follower = Follower(
@@ -142,8 +142,10 @@ def _delivered(manifest: Manifest, job: Backfill, tables: Sequence[str]) -> Fill
     return done
 
 
-def _without_waiting(flow: FlowSpec) -> FlowSpec:
-    """The flow for rows of the past: what they lack is not waited for. ConfigError when such rows would have to be kept."""
+def _without_ledgers(flow: FlowSpec) -> FlowSpec:
+    """The flow without what it keeps on its log, for a lake is none: what rows lack is not waited for, and a row that the target refuses ends the
+    backfill. ConfigError when rows would have to be kept."""
+    flow = flow.model_copy(update={"set_aside": None})
     if flow.validity is None:
         return flow
     if flow.validity.action == "alert":
