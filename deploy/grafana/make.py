@@ -16,6 +16,8 @@ _PANELS: list[tuple[str, str, str, str]] = [
     ("From commit to target, p50", "s", f'histogram_quantile(0.5, sum by (flow, le) (rate(headrace_latency_seconds_bucket{{stage="delivered",{_FLOW}}}[$__rate_interval])))', "{{flow}}"),
     ("Bytes", "Bps", f"sum by (source, stage) (rate(headrace_bytes_total{{{_FLOW}}}[$__rate_interval]))", "{{source}} {{stage}}"),
     ("Rows in error ledgers", "short", f"sum by (flow, table) (increase(headrace_failed_rows_total{{{_FLOW}}}[$__rate_interval]))", "{{flow}} {{table}}"),
+    ("Rows that wait to become valid", "short", f"sum by (flow) (headrace_waiting_rows{{{_FLOW}}})", "{{flow}}"),
+    ("Rows whose time to become valid was over", "short", f"sum by (flow, table) (increase(headrace_overdue_rows_total{{{_FLOW}}}[$__rate_interval]))", "{{flow}} {{table}}"),
     ("Attempts that failed", "short", f"sum by (source, stage, flow) (increase(headrace_errors_total{{{_FLOW}}}[$__rate_interval]))", "{{source}} {{stage}} {{flow}}"),
     ("Silent", "bool", f"headrace_silent{{{_FLOW}}}", "{{source}} {{stage}} {{flow}}"),
     ("Age of the newest heartbeat", "s", f"time() - headrace_heartbeat_timestamp_seconds{{{_FLOW}}}", "{{source}} {{stage}} {{flow}} {{table}}"),

@@ -94,6 +94,7 @@ _LOADS = 'headrace_doris_loads_total{load="clicks"}'
         ("HeadraceSilent", {f"headrace_silent{_FLOW}": "1x30"}, {f"headrace_silent{_FLOW}": "0x30"}),
         ("HeadraceLagging", {f"headrace_lag_seconds{_FLOW}": "200x30"}, {f"headrace_lag_seconds{_FLOW}": "10+60x2 10+60x2 10+60x2 10x20"}),
         ("HeadraceRowsRefused", {f"headrace_failed_rows_total{_TABLE}": "0x20 1x10"}, {f"headrace_failed_rows_total{_TABLE}": "7x30"}),
+        ("HeadraceRowsOverdue", {f"headrace_overdue_rows_total{_TABLE}": "0x20 1x10"}, {f"headrace_overdue_rows_total{_TABLE}": "7x30"}),
         ("HeadraceRetrying", {f"headrace_errors_total{_FLOW}": "0+5x30"}, {f"headrace_errors_total{_FLOW}": "0x10 3x20"}),
         (
             "HeadraceSlow",
