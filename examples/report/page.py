@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from http import HTTPStatus
@@ -70,6 +70,10 @@ def serving(url: str, port: int = 0) -> Iterator[str]:
             except psycopg.OperationalError:
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", "the report's database does not answer\n")
                 return
+            except psycopg.Error as error:
+                what = f"the report cannot be read: {str(error).splitlines()[0]}\n"
+                self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", what)
+                return
             # As texts amounts are exact.
             self._answer(HTTPStatus.OK, "application/json", json.dumps(lines, default=str))
 
@@ -108,11 +112,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="examples.report.page")
     parser.add_argument("--port", type=int, default=8800)
     options = parser.parse_args()
-    url = os.environ.get("REPORT_URL")
-    if url is None:
+    url = os.environ.get("REPORT_URL", "")
+    if not url.startswith("postgresql://"):
         print("set REPORT_URL to the database of the report, as postgresql://user:password@host:5432/database")
         return 2
-    with serving(url, options.port) as address:
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(serving(url, options.port))
+        except OSError as error:
+            print(f"the port {options.port} is not to be had ({error.strerror}): choose another one by --port")
+            return 2
         print(f"{address} until Ctrl-C", flush=True)
         until_ctrl_c()
     return 0

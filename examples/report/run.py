@@ -189,7 +189,8 @@ def play(business: Business, url: str, process: subprocess.Popen[bytes], count: 
             taken.append(time.monotonic() - since)
     tell(report(url))
     said(
-        f"{count} changes; {len(taken)} times the report was held against the three databases, and had all of them so long after the last commit: {quantiles(taken)}"
+        f"{count} changes; {len(taken)} times the report was held against the three databases, "
+        f"and had all of them so long after the last commit: {quantiles(taken)}"
     )
     return True
 
@@ -228,9 +229,8 @@ def main() -> int:
         if options.stay:
             said("All of it stays until Ctrl-C. Change something:")
             for name, system in systems.items():
-                said(
-                    f"  mariadb --host {system.host} --port {system.port} --user {system.user} --password='{system.password}' {name}"
-                )
+                place = f"--host {system.host} --port {system.port}"
+                said(f"  mariadb {place} --user {system.user} --password='{system.password}' {name}")
             until_ctrl_c()
     return 0
 

@@ -5,6 +5,7 @@ Its picture is made anew by ``HEADRACE_PICTURES=docs/tutorial``.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -77,8 +78,10 @@ def see(page: Page, lines: list[list[str]]) -> None:
     expect(chart.locator("text.amount")).to_have_text([f"{round(amount):,}" for amount in amounts.values()])
     expect(page.locator("#state")).to_contain_text("asked for again each second")
     assert unnamed(page) == []
-    assert overflow(page) <= 0
     picture(page, "report")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert overflow(page) <= 0, width
 
 
 def test_a_page_that_is_not_fresh_says_so() -> None:
@@ -88,6 +91,26 @@ def test_a_page_that_is_not_fresh_says_so() -> None:
         # What is loaded from elsewhere would be refused by the browser, and nothing else is served.
         assert "default-src 'none'" in page.request.get(address).headers["content-security-policy"]
         assert page.request.get(f"{address}/flow.yaml").status == 404
+
+
+def test_the_page_s_program_says_what_it_needs() -> None:
+    with serving("postgresql://nobody") as address:
+        taken = address.rpartition(":")[2]
+        url_is_missing = page_ended(REPORT_URL="")
+        port_is_taken = page_ended("--port", taken, REPORT_URL="postgresql://nobody")
+    assert url_is_missing.returncode == port_is_taken.returncode == 2
+    assert url_is_missing.stdout.startswith("set REPORT_URL to the database of the report, as postgresql://")
+    assert (
+        port_is_taken.stdout
+        == f"the port {taken} is not to be had (Address already in use): choose another one by --port\n"
+    )
+
+
+def page_ended(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "examples.report.page", *options]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_tutorial_shows_the_flow_file_as_it_is() -> None:
