@@ -9,13 +9,16 @@ CARGO_FUZZ := $(STAMPS)/cargo-fuzz/bin
 BESIDE := -n 2 --dist loadfile
 RUST := $(shell find rust/src -name '*.rs') rust/Cargo.toml rust/Cargo.lock
 
-.PHONY: demo marketing test test-fast test-long build prepared servers lint lint-python lint-console lint-rust test-rust fuzz format lock wheel audit docs clean
+.PHONY: demo marketing report test test-fast test-long build prepared servers lint lint-python lint-console lint-rust test-rust fuzz format lock wheel audit docs clean
 
 demo: build  ## the main job on a recorded shop: capture -> log -> Spark -> lake and database, verified
 	$(BIN)/headrace demo
 
 marketing: build prepared servers  ## the tutorial of real-time marketing: live servers, a flow, a hundred applicants (docs/tutorial)
 	$(BIN)/python -m examples.marketing.run
+
+report: build prepared servers  ## the tutorial of the real-time report: three databases, a report and its page, live (docs/tutorial)
+	$(BIN)/python -m examples.report.run
 
 test: build prepared servers lint docs test-rust  ## everything that CI runs
 	$(BIN)/pytest $(BESIDE)

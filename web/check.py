@@ -1,4 +1,5 @@
-"""Checks the console's modules: types against the API's own description, form, and that the vendored library is what its lock file says.
+"""Checks the console's modules: types against the API's own description, form, and that the vendored library is what its lock file says. Of the page of
+the tutorial's report it checks the form.
 
 `make lint-console` runs it, `make format` with ``--write``. Node and npm come with the venv; nothing of this is needed to build or run headrace.
 """
@@ -21,6 +22,7 @@ from headrace.control.tables import ControlDatabase
 
 HERE = Path(__file__).parent
 CONSOLE = HERE.parent / "src" / "headrace" / "control" / "console"
+REPORT_PAGE = HERE.parent / "examples" / "report" / "page.html"
 TOOLS = HERE / "node_modules"
 _FRESH = TOOLS / ".package-lock.json"
 
@@ -76,7 +78,7 @@ def changed_vendored() -> list[Path]:
 
 def _formatted(how: str) -> int:
     options = ["--log-level=warn", f"--config={HERE / 'package.json'}", f"--ignore-path={HERE / '.prettierignore'}"]
-    return _node("prettier/bin/prettier.cjs", how, *options, str(CONSOLE), str(HERE))
+    return _node("prettier/bin/prettier.cjs", how, *options, str(CONSOLE), str(HERE), str(REPORT_PAGE))
 
 
 def _node(program: str, *arguments: str, is_quiet: bool = False) -> int:

@@ -11,18 +11,16 @@ import argparse
 import math
 import os
 import random
-import shutil
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from examples.live import begun, ended, quantiles, running, said, until
 from tests.servers.mysql import MySql
 from tests.servers.postgresql import PostgreSql
 
@@ -33,7 +31,6 @@ CRM = "CREATE TABLE customers (id INT PRIMARY KEY, segment TEXT NOT NULL, factor
 SEGMENTS = {"gold": 1.5, "silver": 1.0, "bronze": 0.5}
 LATEST_S = 1.5
 """So long after an applicant has begun the CRM knows of him."""
-PATIENCE_S = 480.0
 Lead = tuple[int, int]
 """An application and the step that it is at."""
 
@@ -156,34 +153,6 @@ class Applicants:
         }
 
 
-def said(text: str) -> None:
-    """Told at once, also where output goes into a file."""
-    print(text, flush=True)
-
-
-@contextmanager
-def running(flow: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`headrace run`, ended in its own time."""
-    with (flow.parent / "run.log").open("wb") as log:
-        command = [sys.executable, "-m", "headrace", "run", str(flow)]
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def until(leads: Mapping[int, object], seen: Seen, process: subprocess.Popen[bytes]) -> bool:
-    """Waits until the call centre has exactly these."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while seen.look() != leads:
-        if process.poll() is not None or time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 def play(site: Any, crm: psycopg.Connection[Any], seen: Seen, process: subprocess.Popen[bytes], count: int) -> bool:
     """Lets applicants come, and tells what the call centre has seen; whether that is right."""
     people = Applicants(site, crm, seed=7)
@@ -192,7 +161,7 @@ def play(site: Any, crm: psycopg.Connection[Any], seen: Seen, process: subproces
     first.segment, first.step, first.phone, first.amount = "gold", 3, "+49 30 00001", 40_000
     crm.execute("UPDATE customers SET segment = 'gold', factor = 1.5")
     people.store(first)
-    if not until(people.leads(), seen, process):
+    if not until(lambda: seen.look() == people.leads(), process, every_s=0.1):
         return False
     said("The first lead is there. Others come: ")
     people.committed.clear()
@@ -204,7 +173,7 @@ def play(site: Any, crm: psycopg.Connection[Any], seen: Seen, process: subproces
                 people.begin()
             time.sleep(0.03)
         people.arrive(everybody=True)
-        is_right = until(people.leads(), seen, process)
+        is_right = until(lambda: seen.look() == people.leads(), process, every_s=0.1)
     finally:
         seen.over.set()
         watcher.join()
@@ -217,12 +186,9 @@ def tell(people: Applicants, seen: Seen) -> None:
     said(f"{'score':>6} {'segment':8} {'step':>4}  phone")
     for step, score, segment, phone in sorted(seen.look().values(), key=lambda lead: -lead[1])[:10]:
         said(f"{score:6} {segment:8} {step:4}  {phone}")
-    taken = sorted(seen.at[lead] - at for lead, at in people.committed.items() if lead in seen.at)
+    taken = [seen.at[lead] - at for lead, at in people.committed.items() if lead in seen.at]
     if taken:
-        middle, late = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
-        said(
-            f"{len(taken)} leads and changes of leads, from commit to the call centre: p50 {middle:.2f} s, p99 {late:.2f} s"
-        )
+        said(f"{len(taken)} leads and changes of leads, from commit to the call centre: {quantiles(taken)}")
 
 
 def main() -> int:
@@ -230,9 +196,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path, nargs="?", default=Path("headrace-demo/marketing"))
     parser.add_argument("--applicants", type=int, default=100)
     options = parser.parse_args()
-    shutil.rmtree(options.directory, ignore_errors=True)
-    options.directory.mkdir(parents=True)
-    flow = Path(shutil.copy(Path(__file__).with_name("flow.yaml"), options.directory))
+    flow = begun(options.directory, __file__)
     with ExitStack() as stack:
         site, centre = stack.enter_context(MySql()), stack.enter_context(PostgreSql())
         database = stack.enter_context(site.database())
@@ -249,9 +213,6 @@ def main() -> int:
             "CRM_URL": centre.url(crm_name),
             "CALL_CENTRE_URL": centre.url(leads_name),
         }
-        said(f"headrace check {flow}")
-        subprocess.run([sys.executable, "-m", "headrace", "check", str(flow)], env=environment, check=True)
-        said(f"headrace run {flow} (what it says: {options.directory / 'run.log'})")
         process = stack.enter_context(running(flow, environment))
         connection = stack.enter_context(closing(site.connect(database, autocommit=True)))
         crm = stack.enter_context(centre.connect(crm_name))
@@ -264,4 +225,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended(main)
