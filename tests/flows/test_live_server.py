@@ -53,17 +53,21 @@ def write_flow(
     return path
 
 
+def logged(directory: Path) -> list[ChangeBatch]:
+    """All changes of rows on the log, in its order."""
+    with closing(DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))) as log:
+        spans = log.spans("db1")
+        blocks = [read_block(record.entry.value) for record in log.read("db1", 0, spans.get(0, Span(0, 0)))]
+    return [block for block in blocks if isinstance(block, ChangeBatch)]
+
+
 def logged_changes(directory: Path) -> list[tuple[str, int]]:
     """(table, id) of every change on the log, in log order."""
-    log = DirectoryLog(DirectoryLog.Config(type="directory", path=directory / "log"))
-    spans = log.spans("db1")
-    found = []
-    for record in log.read("db1", 0, spans.get(0, Span(0, 0))):
-        block = read_block(record.entry.value)
-        if isinstance(block, ChangeBatch):
-            found += [(block.table.namespace.table, id_) for id_ in block.data.column("_ums_id_").to_pylist()]
-    log.close()
-    return found
+    return [
+        (change.table.namespace.table, id_)
+        for change in logged(directory)
+        for id_ in change.data.column("_ums_id_").to_pylist()
+    ]
 
 
 def test_into_every_target_and_on_from_where_it_stopped(
@@ -272,3 +276,15 @@ def test_capture_alone_needs_no_spark(binlog_server: BinlogServer, database: str
     result = headrace("capture", flow, "--until-idle")
     assert result.code == 0, result.err
     assert len(logged_changes(tmp_path)) == 2
+
+
+def test_rows_larger_than_what_is_read_at_once(binlog_server: BinlogServer, database: str, tmp_path: Path) -> None:
+    binlog_server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)",
+        "INSERT INTO t VALUES (1, 'short'), (2, REPEAT('long', 1500000)), (3, REPEAT('longer', 2000000))",
+        database=database,
+    )
+    result = headrace("capture", write_flow(tmp_path, binlog_server, database), "--until-idle")
+    assert result.code == 0, result.err
+    values = [value for change in logged(tmp_path) for value in change.data.column("v").to_pylist()]
+    assert values == ["short", "long" * 1_500_000, "longer" * 2_000_000]

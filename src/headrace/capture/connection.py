@@ -207,8 +207,10 @@ class Connection:
                 if time.monotonic() - self._heard_at > self._silence_s:
                     raise self.away(f"it said nothing for {self._silence_s:g} s")
             else:
-                if self._filled == len(self._buffer):
-                    self._buffer.extend(bytes(len(self._buffer)))
+                if self._filled == len(self._buffer):  # another one: the last view of this one may still be held
+                    grown = bytearray(2 * len(self._buffer))
+                    grown[: self._filled] = self._buffer
+                    self._buffer = grown
                 with memoryview(self._buffer) as whole:
                     count = sock.recv_into(whole[self._filled :])
                 if count == 0:
