@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -125,7 +126,8 @@ def ask(port: int, path: str, per_s: int, seconds: int) -> tuple[list[float], fl
     delays: list[float] = []
     with ExitStack() as stack:
         answers = stack.enter_context(closing(select.epoll()))
-        free = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CONNECTIONS)]
+        connections = (socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS))
+        free = deque(map(stack.enter_context, connections))  # in turns: a server closes one that is idle for seconds
         by_number = {connection.fileno(): connection for connection in free}
         for connection in free:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -134,7 +136,7 @@ def ask(port: int, path: str, per_s: int, seconds: int) -> tuple[list[float], fl
         started_s, sent = time.perf_counter(), 0
         while len(delays) < per_s * seconds:
             while free and sent < per_s * seconds and (due := started_s + sent / per_s) <= time.perf_counter():
-                connection = free.pop()
+                connection = free.popleft()
                 due_s[connection.fileno()] = due
                 connection.sendall(request)
                 sent += 1
